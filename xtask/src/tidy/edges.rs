@@ -51,6 +51,9 @@ const BENCH: &[&str] = &[
 ];
 /// What the command lines share.
 const CONSOLE: &[&str] = &["silica", "silica-bench"];
+/// SQL stands on a store: the engine below it is the facade's.
+const SQL: &[&str] = &["silica-base", "silica", "silica-sqlite-source"];
+const SQL_LIBRARY: &[&str] = &["silica-sql", "silica-sqlite-source"];
 const CLIENT: &[&str] = &["silica-base", "silica-net", "silica-proto"];
 /// Its clients of datagrams send and receive as the server does.
 const COMPARE: &[&str] = &[
@@ -71,6 +74,7 @@ const CLI: &[&str] = &[
     "silica-server",
     "silica-bench",
     "silica-console",
+    "silica-sql",
 ];
 const ANY: &[&str] = &["*"];
 
@@ -109,6 +113,10 @@ const HOUSE: &[Place] = &[
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-commands", "crates/commands", COMMANDS),
+    passive("silica-sqlite-source", "crates/sqlite-source", &[]),
+    active("sqlite3", "crates/sqlite3", SQL_LIBRARY),
+    // The C part calls it.
+    Place { name: "silica-sql", dir: "crates/sql", uses: SQL, passive: false, wraps: true },
     active("silica-server", "crates/server", SERVER),
     active("silica-client", "crates/client", CLIENT),
     active("silica-bench", "crates/bench", BENCH),

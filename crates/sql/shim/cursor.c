@@ -1,0 +1,354 @@
+/********************************** Cursors **********************************/
+
+/* The columns of an index as silica_store.h has them; SQLITE_ERROR for a collation of the user's,
+** by which a store cannot order. */
+static int silicaColumns(KeyInfo *pKeyInfo, SilicaColumn *aColumn){
+  int i;
+  for(i=0; i<pKeyInfo->nKeyField; i++){
+    CollSeq *pColl = pKeyInfo->aColl[i];
+    u8 flags = pKeyInfo->aSortFlags ? pKeyInfo->aSortFlags[i] : 0;
+    aColumn[i].flags = (flags & KEYINFO_ORDER_DESC ? SILICA_DESCENDING : 0)
+                     | (flags & KEYINFO_ORDER_BIGNULL ? SILICA_NULLS_LAST : 0);
+    if( pColl==0 || sqlite3StrICmp(pColl->zName, "BINARY")==0 ){
+      aColumn[i].collation = SILICA_BINARY;
+    }else if( sqlite3StrICmp(pColl->zName, "NOCASE")==0 ){
+      aColumn[i].collation = SILICA_NOCASE;
+    }else if( sqlite3StrICmp(pColl->zName, "RTRIM")==0 ){
+      aColumn[i].collation = SILICA_RTRIM;
+    }else{
+      char *zWords = sqlite3_mprintf("a Silica database has no index by the application's own "
+          "collation %s; order by it in queries instead", pColl->zName);
+      silicaSays(SQLITE_ERROR, zWords);
+      sqlite3_free(zWords);
+      return SQLITE_ERROR;
+    }
+  }
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeCursor(
+  Btree *p, Pgno iTable, int wrFlag, struct KeyInfo *pKeyInfo, BtCursor *pCur
+){
+  SilicaCursor *pStoreCursor = 0;
+  int rc = SQLITE_OK;
+  if( !isSilica(p) ) return stock_sqlite3BtreeCursor(p, iTable, wrFlag, pKeyInfo, pCur);
+  if( pKeyInfo ){
+    SilicaColumn aStack[16];
+    SilicaColumn *aColumn = aStack;
+    if( pKeyInfo->nKeyField>ArraySize(aStack) ){
+      aColumn = sqlite3Malloc(sizeof(SilicaColumn)*pKeyInfo->nKeyField);
+      if( aColumn==0 ) return SQLITE_NOMEM_BKPT;
+    }
+    rc = silicaColumns(pKeyInfo, aColumn);
+    if( rc==SQLITE_OK ){
+      rc = silica_sql_cursor_open(silicaDb(p), iTable, aColumn, pKeyInfo->nKeyField,
+                                  &pStoreCursor);
+    }
+    if( aColumn!=aStack ) sqlite3_free(aColumn);
+  }else{
+    rc = silica_sql_cursor_open(silicaDb(p), iTable, 0, 0, &pStoreCursor);
+  }
+  if( rc!=SQLITE_OK ) return silicaError(p, rc);
+  pCur->pgnoRoot = iTable;
+  pCur->iPage = -1;
+  pCur->ix = 0;
+  pCur->pKeyInfo = pKeyInfo;
+  pCur->curIntKey = pKeyInfo==0;
+  pCur->pBtree = p;
+  pCur->pBt = p->pBt;
+  pCur->curFlags = wrFlag ? BTCF_WriteFlag : 0;
+  pCur->eState = CURSOR_INVALID;
+  pCur->pPage = (MemPage*)pStoreCursor;
+  pCur->pNext = silicaHandle(p)->pCursors;
+  silicaHandle(p)->pCursors = pCur;
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeCloseCursor(BtCursor *pCur){
+  Btree *p = pCur->pBtree;
+  BtCursor **pp;
+  if( p==0 || !isSilica(p) ) return stock_sqlite3BtreeCloseCursor(pCur);
+  for(pp=&silicaHandle(p)->pCursors; *pp; pp=&(*pp)->pNext){
+    if( *pp==pCur ){
+      *pp = pCur->pNext;
+      break;
+    }
+  }
+  silica_sql_cursor_close(silicaCursor(pCur));
+  pCur->pPage = 0;
+  pCur->pBtree = 0;
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE void sqlite3BtreeClearCursor(BtCursor *pCur){
+  if( pCur->pBtree && isSilica(pCur->pBtree) ) pCur->eState = CURSOR_INVALID;
+  else stock_sqlite3BtreeClearCursor(pCur);
+}
+
+#define SILICA_FAULT(pCur) if( (pCur)->eState==CURSOR_FAULT ) return (pCur)->skipNext
+
+SQLITE_PRIVATE int sqlite3BtreeCursorRestore(BtCursor *pCur, int *pDifferentRow){
+  int rc, isOther = 0;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeCursorRestore(pCur, pDifferentRow);
+  SILICA_FAULT(pCur);
+  if( pCur->eState!=CURSOR_REQUIRESEEK ){
+    *pDifferentRow = pCur->eState!=CURSOR_VALID;
+    return SQLITE_OK;
+  }
+  rc = silica_sql_cursor_restore(silicaCursor(pCur), &isOther);
+  *pDifferentRow = rc!=SQLITE_OK || isOther;
+  if( rc==SQLITE_OK ){
+    pCur->eState = CURSOR_VALID;
+    pCur->ix = isOther ? IS_BETWEEN : 0;
+    /* SQLite leaves the place where it is as long as the row is missing. */
+    if( isOther ) pCur->eState = CURSOR_REQUIRESEEK;
+  }
+  return silicaError(pCur->pBtree, rc);
+}
+
+static int silicaEnd(BtCursor *pCur, int rc, int isEmpty){
+  pCur->ix = 0;
+  pCur->eState = rc==SQLITE_OK && !isEmpty ? CURSOR_VALID : CURSOR_INVALID;
+  return silicaError(pCur->pBtree, rc);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeFirst(BtCursor *pCur, int *pRes){
+  int rc;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeFirst(pCur, pRes);
+  SILICA_FAULT(pCur);
+  *pRes = 1;
+  rc = silica_sql_cursor_first(silicaCursor(pCur), pRes);
+  return silicaEnd(pCur, rc, *pRes);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeIsEmpty(BtCursor *pCur, int *pRes){
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeIsEmpty(pCur, pRes);
+  if( pCur->eState==CURSOR_VALID && pCur->ix!=IS_BETWEEN ){
+    *pRes = 0;
+    return SQLITE_OK;
+  }
+  return sqlite3BtreeFirst(pCur, pRes);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeLast(BtCursor *pCur, int *pRes){
+  int rc;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeLast(pCur, pRes);
+  SILICA_FAULT(pCur);
+  *pRes = 1;
+  rc = silica_sql_cursor_last(silicaCursor(pCur), pRes);
+  return silicaEnd(pCur, rc, *pRes);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
+  int rc;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeNext(pCur, flags);
+  SILICA_FAULT(pCur);
+  if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
+  rc = silica_sql_cursor_next(silicaCursor(pCur));
+  return silicaEnd(pCur, rc, 0);
+}
+
+SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *pCur, int flags){
+  int rc;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePrevious(pCur, flags);
+  SILICA_FAULT(pCur);
+  if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
+  rc = silica_sql_cursor_previous(silicaCursor(pCur));
+  return silicaEnd(pCur, rc, 0);
+}
+
+/* Sees to it that a cursor that missed is at the entry before, if there is one. */
+static int silicaSettle(BtCursor *pCur){
+  if( pCur->eState==CURSOR_VALID && pCur->ix==IS_BETWEEN ){
+    int isThere = silica_sql_cursor_is_there(silicaCursor(pCur));
+    if( isThere<0 ) return silicaError(pCur->pBtree, SQLITE_IOERR);
+    pCur->ix = 0;
+    if( !isThere ) pCur->eState = CURSOR_INVALID;
+  }
+  return SQLITE_OK;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *pCur){
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeEof(pCur);
+  if( silicaSettle(pCur)!=SQLITE_OK ) return 1;
+  return CURSOR_VALID!=pCur->eState;
+}
+
+SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *pCur, i64 intKey, int biasRight, int *pRes){
+  int rc;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeTableMoveto(pCur, intKey, biasRight, pRes);
+  SILICA_FAULT(pCur);
+  *pRes = -1;
+  rc = silica_sql_cursor_seek_row(silicaCursor(pCur), intKey, pRes);
+  silicaEnd(pCur, rc, 0);
+  pCur->info.nKey = intKey;
+  if( *pRes<0 ) pCur->ix = IS_BETWEEN;
+  return rc;
+}
+
+/* The values of an index key for silica_store.h. Text that is not UTF-8 is changed where its
+** collation reads UTF-8; compared by its bytes it stays as it is. */
+static int silicaFields(KeyInfo *pKeyInfo, Mem *aMem, int nMem, SilicaField *aField){
+  int i;
+  for(i=0; i<nMem; i++){
+    Mem *pMem = &aMem[i];
+    SilicaField *pField = &aField[i];
+    pField->size = 0;
+    if( pMem->flags & MEM_Null ){
+      pField->type = SILICA_NULL;
+    }else if( pMem->flags & (MEM_Int|MEM_IntReal) ){
+      pField->type = SILICA_INTEGER;
+      pField->value.integer = pMem->u.i;
+    }else if( pMem->flags & MEM_Real ){
+      pField->type = SILICA_REAL;
+      pField->value.real = pMem->u.r;
+    }else{
+      CollSeq *pColl = pKeyInfo->aColl[i];
+      if( (pMem->flags & MEM_Str) && pMem->enc!=SQLITE_UTF8 && pColl && pColl->enc==SQLITE_UTF8
+       && sqlite3StrICmp(pColl->zName, "BINARY")!=0 ){
+        int rc = sqlite3VdbeChangeEncoding(pMem, SQLITE_UTF8);
+        if( rc!=SQLITE_OK ) return rc;
+      }
+      if( (pMem->flags & MEM_Zero) && sqlite3VdbeMemExpandBlob(pMem) ) return SQLITE_NOMEM_BKPT;
+      pField->type = pMem->flags & MEM_Str ? SILICA_TEXT : SILICA_BLOB;
+      pField->size = (u32)pMem->n;
+      pField->value.bytes = (const u8*)pMem->z;
+    }
+  }
+  return SQLITE_OK;
+}
+
+#define SILICA_FIELDS 16
+
+/* Calls back with the fields of a key: aMem has them, or else they are in a record. */
+typedef struct SilicaKey SilicaKey;
+struct SilicaKey {
+  SilicaField aStack[SILICA_FIELDS];
+  SilicaField *aField;
+  int nField;
+};
+
+static int silicaKeyInit(SilicaKey *pKey, KeyInfo *pKeyInfo, Mem *aMem, int nMem){
+  pKey->nField = MIN(nMem, pKeyInfo->nKeyField);
+  pKey->aField = pKey->aStack;
+  if( pKey->nField>SILICA_FIELDS ){
+    pKey->aField = sqlite3Malloc(sizeof(SilicaField)*pKey->nField);
+    if( pKey->aField==0 ) return SQLITE_NOMEM_BKPT;
+  }
+  return silicaFields(pKeyInfo, aMem, pKey->nField, pKey->aField);
+}
+
+static void silicaKeyClear(SilicaKey *pKey){
+  if( pKey->aField!=pKey->aStack ) sqlite3_free(pKey->aField);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pIdxKey, int *pRes){
+  SilicaKey key;
+  int rc, isDone = 0;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeIndexMoveto(pCur, pIdxKey, pRes);
+  SILICA_FAULT(pCur);
+  *pRes = -1;
+  rc = silicaKeyInit(&key, pCur->pKeyInfo, pIdxKey->aMem, pIdxKey->nField);
+  if( rc==SQLITE_OK && pIdxKey->default_rc!=0 && (pCur->hints & BTREE_SEEK_EQ)!=0 ){
+    /* The machine goes on only where an entry is equal, and compares it no more. */
+    rc = silica_sql_cursor_seek_key(silicaCursor(pCur), key.aField, key.nField, 0, pRes);
+    pIdxKey->eqSeen = rc==SQLITE_OK && *pRes==0;
+    /* At the first of them: where the last is wanted, or none is equal, it is looked for. */
+    isDone = pIdxKey->default_rc>0 && *pRes==0;
+  }
+  if( rc==SQLITE_OK && !isDone ){
+    rc = silica_sql_cursor_seek_key(silicaCursor(pCur), key.aField, key.nField,
+                                    pIdxKey->default_rc, pRes);
+  }
+  silicaKeyClear(&key);
+  silicaEnd(pCur, rc, 0);
+  if( *pRes<0 ) pCur->ix = IS_BETWEEN;
+  return rc;
+}
+
+SQLITE_PRIVATE i64 sqlite3BtreeIntegerKey(BtCursor *pCur){
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeIntegerKey(pCur);
+  silicaSettle(pCur);
+  return silica_sql_cursor_rowid(silicaCursor(pCur));
+}
+
+SQLITE_PRIVATE i64 sqlite3BtreeOffset(BtCursor *pCur){
+  return isSilica(pCur->pBtree) ? 0 : stock_sqlite3BtreeOffset(pCur);
+}
+
+SQLITE_PRIVATE const void *sqlite3BtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
+  const void *pRecord;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadFetch(pCur, pAmt);
+  silicaSettle(pCur);
+  *pAmt = 0;
+  pRecord = silica_sql_cursor_record(silicaCursor(pCur), pAmt);
+  return pRecord ? pRecord : "";
+}
+
+SQLITE_PRIVATE u32 sqlite3BtreePayloadSize(BtCursor *pCur){
+  u32 n = 0;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadSize(pCur);
+  silicaSettle(pCur);
+  silica_sql_cursor_record(silicaCursor(pCur), &n);
+  return n;
+}
+
+SQLITE_PRIVATE sqlite3_int64 sqlite3BtreeMaxRecordSize(BtCursor *pCur){
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeMaxRecordSize(pCur);
+  return 0x7fffffff;
+}
+
+SQLITE_PRIVATE int sqlite3BtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
+  const u8 *pRecord;
+  u32 n = 0;
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayload(pCur, offset, amt, pBuf);
+  silicaSettle(pCur);
+  pRecord = silica_sql_cursor_record(silicaCursor(pCur), &n);
+  if( pRecord==0 ) return silicaError(pCur->pBtree, SQLITE_IOERR);
+  if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
+  memcpy(pBuf, pRecord+offset, amt);
+  return SQLITE_OK;
+}
+
+#ifndef SQLITE_OMIT_INCRBLOB
+SQLITE_PRIVATE int sqlite3BtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadChecked(pCur, offset, amt, pBuf);
+  if( pCur->eState==CURSOR_REQUIRESEEK ){
+    int isOther, rc = sqlite3BtreeCursorRestore(pCur, &isOther);
+    if( rc!=SQLITE_OK ) return rc;
+    if( isOther ) return SQLITE_ABORT;
+  }
+  if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
+  return sqlite3BtreePayload(pCur, offset, amt, pBuf);
+}
+
+SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *pCur, u32 offset, u32 amt, void *z){
+  Btree *p = pCur->pBtree;
+  const u8 *pRecord;
+  u8 *pNew;
+  u32 n = 0;
+  int rc;
+  if( !isSilica(p) ) return stock_sqlite3BtreePutData(pCur, offset, amt, z);
+  if( pCur->eState==CURSOR_REQUIRESEEK ){
+    int isOther;
+    rc = sqlite3BtreeCursorRestore(pCur, &isOther);
+    if( rc!=SQLITE_OK ) return rc;
+    if( isOther ) return SQLITE_ABORT;
+  }
+  if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
+  if( (pCur->curFlags & BTCF_WriteFlag)==0 ) return SQLITE_READONLY;
+  pRecord = silica_sql_cursor_record(silicaCursor(pCur), &n);
+  if( pRecord==0 ) return silicaError(p, SQLITE_IOERR);
+  if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
+  pNew = sqlite3Malloc(n);
+  if( pNew==0 ) return SQLITE_NOMEM_BKPT;
+  memcpy(pNew, pRecord, n);
+  memcpy(pNew+offset, z, amt);
+  silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  rc = silica_sql_cursor_put_row(silicaCursor(pCur),
+                                 silica_sql_cursor_rowid(silicaCursor(pCur)), pNew, n, 0);
+  sqlite3_free(pNew);
+  return silicaError(p, rc);
+}
+#endif
+

@@ -1,0 +1,115 @@
+// Which functions of SQLite have ours in front of them, and how both are compiled. Build scripts
+// include this file: of silica-sql, whose public names have a prefix, and of the shared library.
+
+use silica_sqlite_source::{Front, HEADER, OPTIONS, translation_unit};
+use std::path::Path;
+
+const BTREE: &[&str] = &[
+    "sqlite3BtreeOpen",
+    "sqlite3BtreeClose",
+    "sqlite3BtreeGetFilename",
+    "sqlite3BtreeGetJournalname",
+    "sqlite3BtreeIsReadonly",
+    "sqlite3BtreeSetPagerFlags",
+    "sqlite3BtreeSetPageSize",
+    "sqlite3BtreeLastPage",
+    "sqlite3BtreeMaxPageCount",
+    "sqlite3BtreeSetAutoVacuum",
+    "sqlite3BtreeIncrVacuum",
+    "sqlite3BtreeSetVersion",
+    "sqlite3BtreeNewDb",
+    "sqlite3BtreeCheckpoint",
+    "sqlite3BtreeBeginTrans",
+    "sqlite3BtreeCommitPhaseOne",
+    "sqlite3BtreeCommitPhaseTwo",
+    "sqlite3BtreeCommit",
+    "sqlite3BtreeTripAllCursors",
+    "sqlite3BtreeRollback",
+    "sqlite3BtreeBeginStmt",
+    "sqlite3BtreeSavepoint",
+    "sqlite3BtreeGetMeta",
+    "sqlite3BtreeUpdateMeta",
+    "sqlite3BtreeCreateTable",
+    "sqlite3BtreeDropTable",
+    "sqlite3BtreeClearTable",
+    "sqlite3BtreeClearTableOfCursor",
+    "sqlite3BtreeCursor",
+    "sqlite3BtreeCloseCursor",
+    "sqlite3BtreeClearCursor",
+    "sqlite3BtreeCursorRestore",
+    "sqlite3BtreeFirst",
+    "sqlite3BtreeIsEmpty",
+    "sqlite3BtreeLast",
+    "sqlite3BtreeNext",
+    "sqlite3BtreePrevious",
+    "sqlite3BtreeEof",
+    "sqlite3BtreeTableMoveto",
+    "sqlite3BtreeIndexMoveto",
+    "sqlite3BtreeIntegerKey",
+    "sqlite3BtreeOffset",
+    "sqlite3BtreePayloadFetch",
+    "sqlite3BtreePayloadSize",
+    "sqlite3BtreeMaxRecordSize",
+    "sqlite3BtreePayload",
+    "sqlite3BtreePayloadChecked",
+    "sqlite3BtreePutData",
+    "sqlite3BtreeTransferRow",
+    "sqlite3BtreeInsert",
+    "sqlite3BtreeDelete",
+    "sqlite3BtreeCount",
+    "sqlite3BtreeRowCountEst",
+    "sqlite3BtreeIntegrityCheck",
+    "sqlite3BtreeClearCache",
+];
+
+const BACKUP: &[&str] =
+    &["sqlite3BtreeCopyFile", "sqlite3_backup_step", "sqlite3_backup_finish"];
+
+const VACUUM: &[&str] = &["sqlite3RunVacuum"];
+
+/// What is in front of it stands behind main.c, which knows our databases.
+const MEMDB: &[&str] = &["sqlite3_serialize"];
+
+const MAIN: &[&str] = &["sqlite3ErrStr"];
+
+/// The files of the shim that stand behind btree.c, in their order.
+const BTREE_TEXTS: [&str; 3] = ["handle.c", "cursor.c", "write.c"];
+
+const PAGER: &[&str] = &[
+    "sqlite3PagerGetJournalMode",
+    "sqlite3PagerSetJournalMode",
+    "sqlite3PagerOkToChangeJournalMode",
+    "sqlite3PagerIsMemdb",
+];
+
+/// Compiles SQLite with our storage as the static library `name`; with a `prefix` before each
+/// public name it links beside another SQLite.
+fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
+    println!("cargo::rerun-if-changed={}", shim.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    let read = |name: &str| std::fs::read_to_string(shim.join(name)).expect("a file of the shim");
+    let (pager, backup) = (read("pager.c"), read("backup.c"));
+    let (vacuum, words) = (read("vacuum.c"), read("main.c"));
+    let btree = BTREE_TEXTS.map(read).concat();
+    let fronts = [
+        Front { file: "memdb.c", functions: MEMDB, is_for_itself: true, text: "" },
+        Front { file: "pager.c", functions: PAGER, is_for_itself: false, text: &pager },
+        Front { file: "btree.c", functions: BTREE, is_for_itself: false, text: &btree },
+        Front { file: "backup.c", functions: BACKUP, is_for_itself: true, text: &backup },
+        Front { file: "vacuum.c", functions: VACUUM, is_for_itself: false, text: &vacuum },
+        Front { file: "main.c", functions: MAIN, is_for_itself: true, text: &words },
+    ];
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    let out = Path::new(&out);
+    let unit = translation_unit(&fronts, prefix).expect("the amalgamation is as it was");
+    let path = out.join("silica_sqlite.c");
+    std::fs::write(&path, unit).expect("the build directory takes a file");
+    std::fs::write(out.join("sqlite3.h"), HEADER).expect("the build directory takes a file");
+    let mut build = cc::Build::new();
+    build.file(&path).include(shim).include(out).warnings(false);
+    for (name, value) in OPTIONS {
+        build.define(name, *value);
+    }
+    build.define("SQLITE_THREAD_LOCAL", "__thread");
+    build.compile(name);
+}

@@ -1,0 +1,36 @@
+/*
+** Our function before that of SQLite's main.c: the text of an error of a Silica database has the
+** store's own words.
+*/
+SQLITE_PRIVATE const char *sqlite3ErrStr(int rc){
+  if( silicaWordsCode!=0 && silicaWordsCode==rc ) return silicaWords;
+  return stock_sqlite3ErrStr(rc);
+}
+
+/* The pages of a database in SQLite's format: a Silica database is copied into memory for them. */
+SQLITE_API unsigned char *sqlite3_serialize(
+  sqlite3 *db, const char *zSchema, sqlite3_int64 *piSize, unsigned int mFlags
+){
+  sqlite3 *pMemory = 0;
+  sqlite3_backup *pBackup;
+  unsigned char *pPages = 0;
+  const char *zDb = zSchema ? zSchema : db->aDb[0].zDbSName;
+  int iDb = sqlite3FindDbName(db, zDb);
+  if( iDb<0 || db->aDb[iDb].pBt==0 || !isSilica(db->aDb[iDb].pBt) ){
+    return stock_sqlite3_serialize(db, zSchema, piSize, mFlags);
+  }
+  if( piSize ) *piSize = -1;
+  if( mFlags & SQLITE_SERIALIZE_NOCOPY ) return 0;
+  if( sqlite3_open(":memory:", &pMemory)==SQLITE_OK ){
+    pBackup = sqlite3_backup_init(pMemory, "main", db, zDb);
+    if( pBackup ){
+      sqlite3_backup_step(pBackup, -1);
+      if( sqlite3_backup_finish(pBackup)==SQLITE_OK ){
+        pPages = stock_sqlite3_serialize(pMemory, "main", piSize, 0);
+      }
+    }
+  }
+  sqlite3_close(pMemory);
+  return pPages;
+}
+

@@ -1,0 +1,127 @@
+/*
+** What the b-tree functions of SQLite ask of a Silica store: the only seam between the C part and
+** the Rust part. The functions are in src/ffi.rs.
+**
+** - Functions that return `int` return a result code of SQLite: SQLITE_OK, SQLITE_DONE where said,
+**   or an error. silica_sql_message() says the last error of a database in words.
+** - A SilicaDb and its cursors are used by one thread at a time; different SilicaDb of one store
+**   by different threads.
+** - A pointer that a cursor hands out stays valid until that cursor is moved, written through,
+**   restored or closed, or the transaction ends.
+*/
+#ifndef SILICA_STORE_H
+#define SILICA_STORE_H
+
+#include <stdint.h>
+
+/* A database as one connection sees it, and a cursor over one of its trees. */
+typedef struct SilicaDb SilicaDb;
+typedef struct SilicaCursor SilicaCursor;
+
+/* A value of an index key. Text is UTF-8. */
+enum { SILICA_NULL = 0, SILICA_INTEGER = 1, SILICA_REAL = 2, SILICA_TEXT = 3, SILICA_BLOB = 4 };
+typedef struct SilicaField SilicaField;
+struct SilicaField {
+  int32_t type;
+  uint32_t size;        /* bytes of text or blob */
+  union {
+    int64_t integer;
+    double real;
+    const uint8_t *bytes;
+  } value;
+};
+
+/* How a column of an index is compared. */
+enum { SILICA_BINARY = 0, SILICA_NOCASE = 1, SILICA_RTRIM = 2 };
+enum { SILICA_DESCENDING = 1, SILICA_NULLS_LAST = 2 /* the other end than where they are */ };
+typedef struct SilicaColumn SilicaColumn;
+struct SilicaColumn {
+  uint8_t collation;
+  uint8_t flags;
+};
+
+/* Says what the database at `path`, a full path, is: one of SQLite's own (SILICA_PLACE_STOCK), or
+** one of ours, whose marker file and directory are there then. `choice` is "silica" or "sqlite", or
+** NULL, for one that is new; with `must_be_stock` it is SQLite's, or an error. *directory and
+** *message are texts for silica_sql_free_text(). */
+enum { SILICA_PLACE_STOCK = 0, SILICA_PLACE_WRITABLE = 1, SILICA_PLACE_READ_ONLY = 2 };
+int silica_sql_place(const char *path, int read_only, int may_create, const char *choice,
+                     int must_be_stock, int *kind, char **directory, char **message);
+
+/* Opens the store in `directory`. `options` is "name=value&name=value" or NULL (memory_bytes=N).
+** On an error *message is a text for silica_sql_free_text(). */
+enum { SILICA_CREATE = 1, SILICA_READ_ONLY = 2 };
+int silica_sql_open(const char *directory, int flags, const char *options, SilicaDb **db,
+                    char **message);
+void silica_sql_close(SilicaDb *db);
+void silica_sql_free_text(char *text);
+const char *silica_sql_message(SilicaDb *db);
+
+/* Begins a transaction, or makes one that reads one that writes. SQLITE_BUSY if another one
+** writes, SQLITE_BUSY_SNAPSHOT if this one reads what is not the newest, SQLITE_READONLY. */
+int silica_sql_begin(SilicaDb *db, int write);
+/* Ends it; with `keep` it goes on as one that reads, of the newest. A commit whose sync fails is
+** SQLITE_IOERR_FSYNC. */
+int silica_sql_commit(SilicaDb *db, int synced, int keep);
+int silica_sql_rollback(SilicaDb *db, int keep);
+/* Savepoints are numbered from 0. */
+int silica_sql_open_savepoints(SilicaDb *db, int count); /* sees to it that so many are open */
+int silica_sql_release_savepoint(SilicaDb *db, int index);  /* closes it and later ones */
+int silica_sql_roll_back_to(SilicaDb *db, int index);    /* closes later ones; -1: everything */
+
+/* The numbers of the database's header, 0 to 15. Number 15, which is not stored, changes when
+** another connection commits. */
+int silica_sql_get_meta(SilicaDb *db, int index, uint32_t *value);
+int silica_sql_set_meta(SilicaDb *db, int index, uint32_t value);
+
+/* Trees have numbers from 1, where 1 is always there. */
+int silica_sql_create_tree(SilicaDb *db, int has_rowids, uint32_t *root);
+int silica_sql_drop_tree(SilicaDb *db, uint32_t root);
+int silica_sql_clear_tree(SilicaDb *db, uint32_t root, int64_t *entries /* or NULL */);
+/* Removes every tree but 1, and what is in that, and sets the numbers of the header to 0. */
+int silica_sql_clear(SilicaDb *db);
+uint32_t silica_sql_last_root(SilicaDb *db);
+uint64_t silica_sql_bytes(SilicaDb *db);
+int silica_sql_sync(SilicaDb *db);
+int silica_sql_compact(SilicaDb *db);
+
+/* `columns` is NULL for a tree of rows; else it has `count` columns, by which entries are
+** distinct. The cursor begins nowhere. */
+int silica_sql_cursor_open(SilicaDb *db, uint32_t root, const SilicaColumn *columns, int count,
+                           SilicaCursor **cursor);
+void silica_sql_cursor_close(SilicaCursor *cursor);
+
+/* To an end; *is_empty is 1 where there is nothing. */
+int silica_sql_cursor_first(SilicaCursor *cursor, int *is_empty);
+int silica_sql_cursor_last(SilicaCursor *cursor, int *is_empty);
+/* One entry on or back, from where the cursor is, also if that entry is gone; SQLITE_DONE at the
+** end, and from nowhere. */
+int silica_sql_cursor_next(SilicaCursor *cursor);
+int silica_sql_cursor_previous(SilicaCursor *cursor);
+/* To a row or key: *where is 0 at it, below 0 at an entry before it, above 0 at one behind it;
+** below 0 and nowhere in an empty tree. Which neighbour it is costs nothing before somebody asks
+** for it. With fewer fields than columns every entry that begins so counts as equal if `equal` is
+** 0, as behind it if `equal` is above 0, as before it if `equal` is below 0. */
+int silica_sql_cursor_seek_row(SilicaCursor *cursor, int64_t rowid, int *where);
+int silica_sql_cursor_seek_key(SilicaCursor *cursor, const SilicaField *fields, int count,
+                               int equal, int *where);
+/* 1 where the cursor is at an entry, 0 where it is not, -1 on an error. */
+int silica_sql_cursor_is_there(SilicaCursor *cursor);
+/* What was there is looked for again, since the tree was written: *is_other is 1 where it is gone,
+** and the cursor between its neighbours. */
+int silica_sql_cursor_restore(SilicaCursor *cursor, int *is_other);
+int64_t silica_sql_cursor_rowid(SilicaCursor *cursor);
+/* The record here, whole; NULL on an error. */
+const uint8_t *silica_sql_cursor_record(SilicaCursor *cursor, uint32_t *size);
+
+/* Writes a row, `zeroes` zero bytes behind its record, or a key; whatever had the same rowid or
+** key is replaced. The cursor is at it then. */
+int silica_sql_cursor_put_row(SilicaCursor *cursor, int64_t rowid, const uint8_t *record,
+                              uint32_t size, uint32_t zeroes);
+int silica_sql_cursor_put_key(SilicaCursor *cursor, const SilicaField *fields, int count,
+                              const uint8_t *record, uint32_t size);
+/* Deletes what is here; the cursor is between its neighbours then. */
+int silica_sql_cursor_delete(SilicaCursor *cursor);
+int silica_sql_cursor_count(SilicaCursor *cursor, int64_t *entries);
+
+#endif

@@ -1,0 +1,454 @@
+//! A cursor: a place in a tree, known by its key.
+//!
+//! 1. The place's key is that of the iterator where the cursor is *aligned*, else its own. So it
+//!    outlives the iterator, which is opened when somebody steps, and opened anew when the
+//!    transaction has become another one.
+//! 2. A seek by a whole key is a get. What is not there leaves a *gap*: the cursor counts as being
+//!    at the entry before the gap, which nobody has looked for yet.
+//! 3. An iterator shows an entry as it was when it came there. The record of a key that this cursor
+//!    has written is read from the transaction.
+
+use crate::encoding::{BEHIND, Column, Field, encode};
+use crate::failure::{Failure, Result, code};
+use crate::layout::{prefix, range, row_key, rowid_of};
+use crate::storage::{Cursor, Equal, Found};
+use crate::transaction::{Buffers, Shared, State};
+use crate::view::Idle;
+use silica::engine::EntryIter;
+use std::mem::take;
+use std::rc::Rc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    /// At the entry with the key.
+    At,
+    /// Where the entry with the key was.
+    Between,
+    /// Before the first entry that is not below the key, and, by rule 2, at the one before that.
+    Gap,
+    /// As a gap, before the first entry of all.
+    GapAtStart,
+}
+
+/// Where the record is of an entry that the cursor is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The iterator has it.
+    Iterator,
+    /// It was copied.
+    Buffer,
+    /// Nobody has asked for it.
+    Unread,
+}
+
+/// All of a cursor that a move changes.
+struct Body {
+    root: u32,
+    place: Place,
+    source: Source,
+    is_aligned: bool,
+    key: Vec<u8>,
+    record: Vec<u8>,
+    iterator: Option<Idle>,
+    /// Of what is read, when the iterator was opened.
+    generation: u64,
+}
+
+impl Body {
+    fn key(&self) -> &[u8] {
+        match &self.iterator {
+            Some(Idle { iterator, .. }) if self.is_aligned => iterator.key(),
+            _ => &self.key,
+        }
+    }
+
+    /// Keeps the key, since the iterator is about to leave it.
+    fn keep_key(&mut self) {
+        if let Some(Idle { iterator, .. }) = self.iterator.as_ref().filter(|_| self.is_aligned) {
+            self.key.clear();
+            self.key.extend_from_slice(iterator.key());
+            self.is_aligned = false;
+        }
+    }
+
+    /// The iterator, to be moved elsewhere.
+    fn open(&mut self, state: &mut State) -> Result<&mut dyn EntryIter> {
+        self.is_aligned = false;
+        if self.generation != state.generation() {
+            self.iterator = None;
+            self.generation = state.generation();
+        }
+        let iterator = match self.iterator.take() {
+            Some(iterator) => iterator,
+            None => state.iterate(self.root)?,
+        };
+        Ok(&mut *self.iterator.insert(iterator).iterator)
+    }
+
+    /// The iterator, if a step leads from this place to its neighbours.
+    fn at_hand(&mut self, state: &State) -> Option<&mut Box<dyn EntryIter>> {
+        let is_here = self.is_aligned && self.generation == state.generation();
+        self.iterator.as_mut().filter(|_| is_here).map(|idle| &mut idle.iterator)
+    }
+
+    /// The iterator was moved, and is at an entry or not.
+    fn arrive(&mut self, is_there: bool) -> bool {
+        self.place = if is_there { Place::At } else { Place::Nowhere };
+        (self.is_aligned, self.source) = (is_there, Source::Iterator);
+        is_there
+    }
+
+    fn leave(&mut self) -> Place {
+        std::mem::replace(&mut self.place, Place::Nowhere)
+    }
+
+    fn next(&mut self, state: &mut State) -> Result<bool> {
+        let place = self.leave();
+        let is_there = match place {
+            Place::Nowhere => return Ok(false),
+            Place::At | Place::Between => match self.at_hand(state) {
+                Some(iterator) => iterator.next()?,
+                None => {
+                    self.keep_key();
+                    // Right behind the key.
+                    let mut target = take(&mut self.key);
+                    target.push(0);
+                    let sought = self.open(state).map(|iterator| iterator.seek(&target));
+                    self.key = target;
+                    sought??
+                }
+            },
+            Place::Gap | Place::GapAtStart => {
+                let target = take(&mut self.key);
+                let sought = self.open(state).map(|iterator| iterator.seek(&target));
+                self.key = target;
+                sought??
+            }
+        };
+        Ok(self.arrive(is_there))
+    }
+
+    fn previous(&mut self, state: &mut State) -> Result<bool> {
+        if self.place == Place::Gap {
+            self.settle(state)?;
+        }
+        let place = self.leave();
+        let is_there = match place {
+            Place::Nowhere | Place::Gap | Place::GapAtStart => return Ok(false),
+            Place::At | Place::Between => match self.at_hand(state) {
+                Some(iterator) => iterator.prev()?,
+                None => self.seek_before(state)?,
+            },
+        };
+        Ok(self.arrive(is_there))
+    }
+
+    /// Moves the iterator to the last entry below the key.
+    fn seek_before(&mut self, state: &mut State) -> Result<bool> {
+        self.keep_key();
+        let target = take(&mut self.key);
+        let sought = self.open(state).and_then(|iterator| {
+            let is_there = iterator.seek_for_prev(&target)?;
+            Ok(if is_there && *iterator.key() == *target { iterator.prev()? } else { is_there })
+        });
+        self.key = target;
+        sought
+    }
+
+    /// Goes from a gap to the entry before it.
+    fn settle(&mut self, state: &mut State) -> Result<()> {
+        if self.place == Place::Gap {
+            self.leave();
+            match self.seek_before(state)? {
+                true => drop(self.arrive(true)),
+                false => self.place = Place::GapAtStart,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the record of the key; false if there is none.
+    fn fetch(&mut self, state: &State) -> Result<bool> {
+        let key = match &self.iterator {
+            Some(Idle { iterator, .. }) if self.is_aligned => iterator.key(),
+            _ => &self.key,
+        };
+        let record = &mut self.record;
+        let is_there = state.get(key, |entry| {
+            record.clear();
+            entry.is_some_and(|entry| {
+                record.extend_from_slice(entry.value);
+                true
+            })
+        })?;
+        self.source = Source::Buffer;
+        Ok(is_there)
+    }
+
+    /// Goes to the gap before what is not below `key`.
+    fn go_to_gap(&mut self) -> Found {
+        (self.place, self.is_aligned) = (Place::Gap, false);
+        Found::Before
+    }
+
+    /// Goes to the key in `key`.
+    fn seek_whole(&mut self, state: &State) -> Result<Found> {
+        self.leave();
+        self.is_aligned = false;
+        let is_there = self.fetch(state)?;
+        self.place = if is_there { Place::At } else { Place::Gap };
+        Ok(if is_there { Found::Here } else { Found::Before })
+    }
+
+    /// Goes to the first entry that begins with `key`.
+    fn seek_first(&mut self, state: &mut State) -> Result<Found> {
+        self.leave();
+        let prefix = take(&mut self.key);
+        let sought = self.open(state).and_then(|iterator| {
+            Ok(iterator.seek(&prefix)? && iterator.key().starts_with(&prefix))
+        });
+        self.key = prefix;
+        if sought? {
+            self.arrive(true);
+            return Ok(Found::Here);
+        }
+        self.place = Place::Gap;
+        Ok(Found::Before)
+    }
+
+    fn end(&mut self, state: &mut State, is_last: bool) -> Result<bool> {
+        self.leave();
+        let iterator = self.open(state)?;
+        let is_there = if is_last { iterator.seek_to_last()? } else { iterator.seek_to_first()? };
+        Ok(self.arrive(is_there))
+    }
+
+    fn restore(&mut self, state: &mut State) -> Result<bool> {
+        self.settle(state)?;
+        if matches!(self.place, Place::At | Place::Between) {
+            let is_there = self.fetch(state)?;
+            self.place = if is_there { Place::At } else { Place::Between };
+        }
+        Ok(self.place == Place::At)
+    }
+
+    fn record(&mut self, state: &mut State) -> Result<&[u8]> {
+        self.settle(state)?;
+        if self.place != Place::At {
+            return Err(Failure::misuse("the cursor is at no entry"));
+        }
+        if self.source == Source::Unread && !self.fetch(state)? {
+            let words = "an entry is gone that a cursor was at";
+            return Err(Failure::new(code::CORRUPT, words));
+        }
+        match &self.iterator {
+            Some(Idle { iterator, .. }) if self.source == Source::Iterator => {
+                Ok(iterator.entry().value)
+            }
+            _ => Ok(&self.record),
+        }
+    }
+
+    /// The cursor is at `key`, which was written.
+    fn go_to_written(&mut self, state: &State, key: &[u8]) {
+        let is_here = self.at_hand(state).is_some_and(|iterator| *iterator.key() == *key);
+        if !is_here {
+            self.is_aligned = false;
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
+        (self.place, self.source) = (Place::At, Source::Unread);
+    }
+}
+
+/// A cursor of a [`crate::Connection`]; see [`Cursor`].
+pub struct TreeCursor {
+    shared: Rc<Shared>,
+    /// None in a tree of rows.
+    columns: Option<Vec<Column>>,
+    body: Body,
+    /// The key of an entry that is written.
+    written: Vec<u8>,
+}
+
+impl TreeCursor {
+    pub(crate) fn new(shared: Rc<Shared>, root: u32, columns: Option<&[Column]>) -> Self {
+        let mut buffers = shared.state().borrow_mut().take_buffers();
+        let columns = columns.map(|columns| {
+            buffers.columns.extend_from_slice(columns);
+            take(&mut buffers.columns)
+        });
+        let Buffers { key, record, written, .. } = buffers;
+        let body = Body {
+            root,
+            place: Place::Nowhere,
+            source: Source::Unread,
+            is_aligned: false,
+            key,
+            record,
+            iterator: None,
+            generation: 0,
+        };
+        TreeCursor { shared, columns, body, written }
+    }
+
+    fn refuse_unless_rows(&self) -> Result<()> {
+        match self.columns {
+            None => Ok(()),
+            Some(_) => Err(Failure::misuse("an index has no rowids")),
+        }
+    }
+}
+
+impl Drop for TreeCursor {
+    fn drop(&mut self) {
+        // It is borrowed if a call of it has panicked.
+        let Ok(mut state) = self.shared.state().try_borrow_mut() else { return };
+        let TreeCursor { columns, body, written, .. } = self;
+        if let Some(idle) = body.iterator.take() {
+            state.put_back(idle, body.generation);
+        }
+        state.put_back_buffers(Buffers {
+            key: take(&mut body.key),
+            record: take(&mut body.record),
+            written: take(written),
+            columns: columns.take().unwrap_or_default(),
+        });
+    }
+}
+
+fn no_columns() -> Failure {
+    Failure::misuse("a tree of rows has no columns to seek by")
+}
+
+impl Cursor for TreeCursor {
+    fn first(&mut self) -> Result<bool> {
+        self.body.end(&mut self.shared.state().borrow_mut(), false)
+    }
+
+    fn last(&mut self) -> Result<bool> {
+        let mut state = self.shared.state().borrow_mut();
+        let body = &mut self.body;
+        if self.columns.is_some() {
+            return body.end(&mut state, true);
+        }
+        if let Some(rowid) = state.last_row(body.root) {
+            let key = row_key(body.root, rowid);
+            body.go_to_written(&state, &key);
+            return Ok(true);
+        }
+        let is_there = body.end(&mut state, true)?;
+        if let Some(rowid) = rowid_of(body.key()).filter(|_| is_there) {
+            state.note_last_row(body.root, rowid);
+        }
+        Ok(is_there)
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        self.body.next(&mut self.shared.state().borrow_mut())
+    }
+
+    fn previous(&mut self) -> Result<bool> {
+        self.body.previous(&mut self.shared.state().borrow_mut())
+    }
+
+    fn seek_row(&mut self, rowid: i64) -> Result<Found> {
+        self.refuse_unless_rows()?;
+        let body = &mut self.body;
+        body.key.clear();
+        body.key.extend_from_slice(&row_key(body.root, rowid));
+        let state = self.shared.state().borrow();
+        if state.last_row(body.root).is_some_and(|last| last < rowid) {
+            return Ok(body.go_to_gap());
+        }
+        body.seek_whole(&state)
+    }
+
+    fn seek_key(&mut self, fields: &[Field<'_>], equal: Equal) -> Result<Found> {
+        let columns = self.columns.as_ref().ok_or_else(no_columns)?;
+        let body = &mut self.body;
+        body.key.clear();
+        body.key.extend_from_slice(&prefix(body.root));
+        encode(&mut body.key, columns, fields);
+        let mut state = self.shared.state().borrow_mut();
+        match equal {
+            Equal::Equal if fields.len() >= columns.len() => body.seek_whole(&state),
+            Equal::Equal => body.seek_first(&mut state),
+            Equal::Before | Equal::Behind => {
+                if equal == Equal::Before {
+                    body.key.push(BEHIND);
+                }
+                Ok(body.go_to_gap())
+            }
+        }
+    }
+
+    fn is_there(&mut self) -> Result<bool> {
+        self.body.settle(&mut self.shared.state().borrow_mut())?;
+        Ok(self.body.place == Place::At)
+    }
+
+    fn restore(&mut self) -> Result<bool> {
+        self.body.restore(&mut self.shared.state().borrow_mut())
+    }
+
+    fn rowid(&mut self) -> Result<i64> {
+        self.body.settle(&mut self.shared.state().borrow_mut())?;
+        let is_at_row = self.body.place == Place::At && self.columns.is_none();
+        Ok(if is_at_row { rowid_of(self.body.key()).unwrap_or_default() } else { 0 })
+    }
+
+    fn record(&mut self) -> Result<&[u8]> {
+        self.body.record(&mut self.shared.state().borrow_mut())
+    }
+
+    fn put_row(&mut self, rowid: i64, record: &[u8], zeroes: usize) -> Result<()> {
+        self.refuse_unless_rows()?;
+        self.shared.database().check_record(record.len().saturating_add(zeroes))?;
+        let mut state = self.shared.state().borrow_mut();
+        let root = self.body.root;
+        if zeroes == 0 {
+            state.put_row(root, rowid, record)?;
+        } else {
+            let mut whole = record.to_vec();
+            whole.resize(record.len() + zeroes, 0);
+            state.put_row(root, rowid, &whole)?;
+        }
+        self.body.go_to_written(&state, &row_key(root, rowid));
+        Ok(())
+    }
+
+    fn put_key(&mut self, fields: &[Field<'_>], record: &[u8]) -> Result<()> {
+        let columns = self.columns.as_ref().ok_or_else(no_columns)?;
+        if fields.len() < columns.len() {
+            return Err(Failure::misuse("an entry of an index has all of its columns"));
+        }
+        self.written.clear();
+        self.written.extend_from_slice(&prefix(self.body.root));
+        encode(&mut self.written, columns, fields);
+        self.shared.database().check_key(&self.written)?;
+        self.shared.database().check_record(record.len())?;
+        let mut state = self.shared.state().borrow_mut();
+        state.writing()?.put(&self.written, record);
+        self.body.go_to_written(&state, &self.written);
+        Ok(())
+    }
+
+    fn delete(&mut self) -> Result<()> {
+        let mut state = self.shared.state().borrow_mut();
+        self.body.settle(&mut state)?;
+        if self.body.place != Place::At {
+            return Err(Failure::misuse("the cursor is at no entry to delete"));
+        }
+        let key = self.body.key();
+        let rowid = if self.columns.is_none() { rowid_of(key) } else { None };
+        state.delete(self.body.root, key, rowid)?;
+        self.body.place = Place::Between;
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        self.shared.state().borrow().count(&range(self.body.root))
+    }
+}

@@ -1,0 +1,639 @@
+//! The calls of `shim/silica_store.h`, which says what each does. The only file with unsafe code.
+//!
+//! What the callers in C uphold, and every SAFETY comment here refers to:
+//!
+//! 1. A pointer to a database or a cursor is null, or came from `silica_sql_open` or
+//!    `silica_sql_cursor_open` and was not closed since. One thread uses a database and its cursors
+//!    at a time, and hands them to another one by what orders memory: their reference counts are
+//!    not atomic.
+//! 2. A pointer to a result is null, or may be written.
+//! 3. Texts end with a zero byte; bytes, fields and columns are as many as the call says, and stay
+//!    until it returns.
+//!
+//! A null pointer where there must be one is `MISUSE`. A panic ends here, as `INTERNAL`.
+
+use crate::connection::Connection;
+use crate::cursor::TreeCursor;
+use crate::encoding::{Collation, Column, Field};
+use crate::failure::{Failure, Result, code};
+use crate::registry::Options;
+use crate::storage::{Cursor, Equal, Found, Session};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
+
+/// The last error of a database in words, which its cursors set, too.
+type Words = Rc<RefCell<CString>>;
+
+/// A database as one connection has it.
+struct SilicaDb {
+    connection: Connection,
+    words: Words,
+}
+
+/// A cursor of a database.
+struct SilicaCursor {
+    cursor: TreeCursor,
+    words: Words,
+}
+
+/// Bytes or a number, as the field's type says.
+#[repr(C)]
+#[derive(Clone, Copy)]
+union SilicaValue {
+    integer: i64,
+    real: f64,
+    bytes: *const u8,
+}
+
+/// A value of a column.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SilicaField {
+    kind: i32,
+    size: u32,
+    value: SilicaValue,
+}
+
+/// How a column is compared.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SilicaColumn {
+    collation: u8,
+    flags: u8,
+}
+
+const INTEGER: i32 = 1;
+const REAL: i32 = 2;
+const TEXT: i32 = 3;
+const BLOB: i32 = 4;
+const NOCASE: u8 = 1;
+const RTRIM: u8 = 2;
+const DESCENDING: u8 = 1;
+const NULLS_LAST: u8 = 2;
+const CREATE: c_int = 1;
+const READ_ONLY: c_int = 2;
+
+/// Fields that are taken without an allocation.
+const FIELDS_INLINE: usize = 8;
+
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}
+
+/// Runs a call, and makes a result code of what comes of it.
+fn guard(words: Option<&Words>, call: impl FnOnce() -> Result<c_int>) -> c_int {
+    let failure = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(code)) => return code,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::new(code::INTERNAL, "a panic in silica-sql; the log has its message"),
+    };
+    if let Some(words) = words {
+        *words.borrow_mut() = c_text(&failure.words);
+    }
+    failure.code
+}
+
+fn null_pointer() -> Failure {
+    Failure::misuse("a null pointer")
+}
+
+fn with_db(db: *mut SilicaDb, call: impl FnOnce(&Connection) -> Result<()>) -> c_int {
+    // SAFETY: null or an open database, by rule 1.
+    match unsafe { db.as_ref() } {
+        None => code::MISUSE,
+        Some(db) => guard(Some(&db.words), || call(&db.connection).map(|()| code::OK)),
+    }
+}
+
+fn with_cursor(
+    cursor: *mut SilicaCursor,
+    call: impl FnOnce(&mut TreeCursor) -> Result<c_int>,
+) -> c_int {
+    // SAFETY: null or an open cursor that no other thread uses, by rule 1.
+    match unsafe { cursor.as_mut() } {
+        None => code::MISUSE,
+        Some(SilicaCursor { cursor, words }) => guard(Some(words), || call(cursor)),
+    }
+}
+
+/// Writes a result.
+fn set<T>(result: *mut T, value: T) -> Result<()> {
+    if result.is_null() {
+        return Err(null_pointer());
+    }
+    // SAFETY: not null, so it may be written, by rule 2.
+    unsafe { result.write(value) };
+    Ok(())
+}
+
+/// `count` things from `first` on; none if it is null.
+///
+/// # Safety
+/// So many are there until the call returns that asks for them.
+unsafe fn slice<'s, T>(first: *const T, count: usize) -> &'s [T] {
+    if first.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+/// A text; the empty one if it is null.
+///
+/// # Safety
+/// It ends with a zero byte and stays until the call returns that asks for it.
+unsafe fn text<'t>(text: *const c_char) -> &'t CStr {
+    if text.is_null() {
+        return c"";
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { CStr::from_ptr(text) }
+}
+
+/// A field as Rust has it.
+///
+/// # Safety
+/// Its bytes are there until the call returns that asks for them.
+unsafe fn field<'f>(field: &SilicaField) -> Field<'f> {
+    let SilicaField { kind, size, value } = *field;
+    // SAFETY: the type says which of the values is there, by the contract of this function.
+    unsafe {
+        match kind {
+            INTEGER => Field::Integer(value.integer),
+            REAL => Field::Real(value.real),
+            TEXT => Field::Text(slice(value.bytes, size as usize)),
+            BLOB => Field::Blob(slice(value.bytes, size as usize)),
+            _ => Field::Null,
+        }
+    }
+}
+
+/// Calls `call` with the fields as Rust has them.
+///
+/// # Safety
+/// So many fields are there, and their bytes, until this returns.
+unsafe fn with_fields<T>(
+    fields: *const SilicaField,
+    count: c_int,
+    call: impl FnOnce(&[Field<'_>]) -> T,
+) -> T {
+    // SAFETY: by the contract of this function.
+    let given = unsafe { slice(fields, usize::try_from(count).unwrap_or_default()) };
+    if given.len() > FIELDS_INLINE {
+        // SAFETY: by the contract of this function.
+        let all: Vec<_> = given.iter().map(|given| unsafe { field(given) }).collect();
+        return call(&all);
+    }
+    let mut some = [Field::Null; FIELDS_INLINE];
+    for (some, given) in some.iter_mut().zip(given) {
+        // SAFETY: by the contract of this function.
+        *some = unsafe { field(given) };
+    }
+    call(&some[..given.len()])
+}
+
+fn column(column: &SilicaColumn) -> Column {
+    let collation = match column.collation {
+        NOCASE => Collation::NoCase,
+        RTRIM => Collation::Rtrim,
+        _ => Collation::Binary,
+    };
+    Column {
+        collation,
+        is_descending: column.flags & DESCENDING != 0,
+        moves_nulls: column.flags & NULLS_LAST != 0,
+    }
+}
+
+/// Opens a store.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_open(
+    directory: *const c_char,
+    flags: c_int,
+    options: *const c_char,
+    db: *mut *mut SilicaDb,
+    message: *mut *mut c_char,
+) -> c_int {
+    let words = Words::default();
+    let result = guard(Some(&words), || {
+        set(db, null_mut())?;
+        // SAFETY: by rule 3.
+        let (directory, options) = unsafe { (text(directory), text(options)) };
+        let mut opened = Options {
+            creates: flags & CREATE != 0,
+            is_read_only: flags & READ_ONLY != 0,
+            ..Options::default()
+        };
+        opened.read(&options.to_string_lossy())?;
+        let path = Path::new(OsStr::from_bytes(directory.to_bytes()));
+        let connection = Connection::open(path, opened)?;
+        let opened = SilicaDb { connection, words: Words::default() };
+        set(db, Box::into_raw(Box::new(opened)))?;
+        Ok(code::OK)
+    });
+    let words = if result == code::OK { null_mut() } else { words.take().into_raw() };
+    if set(message, words).is_err() && !words.is_null() {
+        // SAFETY: made right here.
+        drop(unsafe { CString::from_raw(words) });
+    }
+    result
+}
+
+/// Closes a database; its cursors were closed before.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_close(db: *mut SilicaDb) {
+    guard(None, || {
+        if !db.is_null() {
+            // SAFETY: made by `silica_sql_open` and closed once, by rule 1.
+            drop(unsafe { Box::from_raw(db) });
+        }
+        Ok(code::OK)
+    });
+}
+
+/// Frees a text that `silica_sql_open` has made.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_free_text(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: made by `CString::into_raw`, and freed once.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// The last error in words, until the next one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_message(db: *mut SilicaDb) -> *const c_char {
+    // SAFETY: by rule 1.
+    match unsafe { db.as_ref() } {
+        Some(db) => db.words.borrow().as_ptr(),
+        None => c"no database".as_ptr(),
+    }
+}
+
+/// Begins a transaction.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_begin(db: *mut SilicaDb, write: c_int) -> c_int {
+    with_db(db, |connection| connection.begin(write != 0))
+}
+
+/// Commits.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_commit(db: *mut SilicaDb, synced: c_int, keep: c_int) -> c_int {
+    with_db(db, |connection| connection.commit(synced != 0, keep != 0))
+}
+
+/// Takes everything back.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_rollback(db: *mut SilicaDb, keep: c_int) -> c_int {
+    with_db(db, |connection| connection.roll_back(keep != 0))
+}
+
+/// Opens savepoints.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_open_savepoints(db: *mut SilicaDb, count: c_int) -> c_int {
+    with_db(db, |connection| connection.open_savepoints(usize::try_from(count).unwrap_or_default()))
+}
+
+/// Closes savepoints.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_release_savepoint(db: *mut SilicaDb, index: c_int) -> c_int {
+    with_db(db, |connection| match usize::try_from(index) {
+        Ok(index) => connection.release_savepoint(index),
+        Err(_) => Err(Failure::misuse("savepoints are numbered from 0")),
+    })
+}
+
+/// Rolls back to a savepoint.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_roll_back_to(db: *mut SilicaDb, index: c_int) -> c_int {
+    with_db(db, |connection| connection.roll_back_to(usize::try_from(index).ok()))
+}
+
+/// A number of the header.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_get_meta(
+    db: *mut SilicaDb,
+    index: c_int,
+    value: *mut u32,
+) -> c_int {
+    with_db(db, |connection| {
+        set(value, connection.meta(usize::try_from(index).unwrap_or(usize::MAX))?)
+    })
+}
+
+/// Changes a number of the header.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_set_meta(db: *mut SilicaDb, index: c_int, value: u32) -> c_int {
+    with_db(db, |connection| {
+        connection.set_meta(usize::try_from(index).unwrap_or(usize::MAX), value)
+    })
+}
+
+/// Makes a tree.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_create_tree(
+    db: *mut SilicaDb,
+    has_rowids: c_int,
+    root: *mut u32,
+) -> c_int {
+    with_db(db, |connection| set(root, connection.create_tree(has_rowids != 0)?))
+}
+
+/// Removes a tree.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_drop_tree(db: *mut SilicaDb, root: u32) -> c_int {
+    with_db(db, |connection| connection.drop_tree(root))
+}
+
+/// Empties a tree.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_clear_tree(
+    db: *mut SilicaDb,
+    root: u32,
+    entries: *mut i64,
+) -> c_int {
+    with_db(db, |connection| {
+        let cleared = connection.clear_tree(root, !entries.is_null())?;
+        if entries.is_null() { Ok(()) } else { set(entries, cleared as i64) }
+    })
+}
+
+/// Removes everything but the first tree.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_clear(db: *mut SilicaDb) -> c_int {
+    with_db(db, Session::clear)
+}
+
+/// The largest number that a tree ever had; 0 if that is not known.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_last_root(db: *mut SilicaDb) -> u32 {
+    let mut last = 0;
+    with_db(db, |connection| {
+        last = connection.last_root()?;
+        Ok(())
+    });
+    last
+}
+
+/// Bytes of the store.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_bytes(db: *mut SilicaDb) -> u64 {
+    let mut bytes = 0;
+    with_db(db, |connection| {
+        bytes = connection.bytes();
+        Ok(())
+    });
+    bytes
+}
+
+/// Makes commits survive a power cut.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_sync(db: *mut SilicaDb) -> c_int {
+    with_db(db, |connection| connection.sync())
+}
+
+/// Rewrites the store.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_compact(db: *mut SilicaDb) -> c_int {
+    with_db(db, |connection| connection.compact())
+}
+
+/// Opens a cursor.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_open(
+    db: *mut SilicaDb,
+    root: u32,
+    columns: *const SilicaColumn,
+    count: c_int,
+    cursor: *mut *mut SilicaCursor,
+) -> c_int {
+    // SAFETY: by rule 1.
+    let Some(open) = (unsafe { db.as_ref() }) else { return code::MISUSE };
+    guard(Some(&open.words), || {
+        set(cursor, null_mut())?;
+        // SAFETY: by rule 3.
+        let given = unsafe { slice(columns, usize::try_from(count).unwrap_or_default()) };
+        let converted: Vec<Column>;
+        let own = match columns.is_null() {
+            true => None,
+            false => {
+                converted = given.iter().map(column).collect();
+                Some(&converted[..])
+            }
+        };
+        let opened = open.connection.cursor(root, own)?;
+        let opened = SilicaCursor { cursor: opened, words: Rc::clone(&open.words) };
+        set(cursor, Box::into_raw(Box::new(opened)))?;
+        Ok(code::OK)
+    })
+}
+
+/// Closes a cursor.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_close(cursor: *mut SilicaCursor) {
+    guard(None, || {
+        if !cursor.is_null() {
+            // SAFETY: made by `silica_sql_cursor_open` and closed once, by rule 1.
+            drop(unsafe { Box::from_raw(cursor) });
+        }
+        Ok(code::OK)
+    });
+}
+
+fn done_unless(is_there: bool) -> c_int {
+    if is_there { code::OK } else { code::DONE }
+}
+
+/// To the first entry.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_first(
+    cursor: *mut SilicaCursor,
+    is_empty: *mut c_int,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        set(is_empty, c_int::from(!cursor.first()?))?;
+        Ok(code::OK)
+    })
+}
+
+/// To the last entry.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_last(
+    cursor: *mut SilicaCursor,
+    is_empty: *mut c_int,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        set(is_empty, c_int::from(!cursor.last()?))?;
+        Ok(code::OK)
+    })
+}
+
+/// One entry on.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_next(cursor: *mut SilicaCursor) -> c_int {
+    with_cursor(cursor, |cursor| cursor.next().map(done_unless))
+}
+
+/// One entry back.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_previous(cursor: *mut SilicaCursor) -> c_int {
+    with_cursor(cursor, |cursor| cursor.previous().map(done_unless))
+}
+
+fn where_is(found: Found) -> c_int {
+    match found {
+        Found::Here => 0,
+        Found::Before => -1,
+        Found::Behind => 1,
+    }
+}
+
+/// To a row.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_seek_row(
+    cursor: *mut SilicaCursor,
+    rowid: i64,
+    place: *mut c_int,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        set(place, where_is(cursor.seek_row(rowid)?))?;
+        Ok(code::OK)
+    })
+}
+
+/// To a key.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_seek_key(
+    cursor: *mut SilicaCursor,
+    fields: *const SilicaField,
+    count: c_int,
+    equal: c_int,
+    place: *mut c_int,
+) -> c_int {
+    let equal = match equal {
+        0 => Equal::Equal,
+        1.. => Equal::Behind,
+        _ => Equal::Before,
+    };
+    with_cursor(cursor, |cursor| {
+        // SAFETY: by rule 3.
+        let found = unsafe { with_fields(fields, count, |fields| cursor.seek_key(fields, equal)) };
+        set(place, where_is(found?))?;
+        Ok(code::OK)
+    })
+}
+
+/// Whether the cursor is at an entry.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_is_there(cursor: *mut SilicaCursor) -> c_int {
+    let mut is_there = -1;
+    with_cursor(cursor, |cursor| {
+        is_there = c_int::from(cursor.is_there()?);
+        Ok(code::OK)
+    });
+    is_there
+}
+
+/// Looks for what was there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_restore(
+    cursor: *mut SilicaCursor,
+    is_other: *mut c_int,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        set(is_other, c_int::from(!cursor.restore()?))?;
+        Ok(code::OK)
+    })
+}
+
+/// The rowid here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_rowid(cursor: *mut SilicaCursor) -> i64 {
+    let mut rowid = 0;
+    with_cursor(cursor, |cursor| {
+        rowid = cursor.rowid()?;
+        Ok(code::OK)
+    });
+    rowid
+}
+
+/// The record here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_record(
+    cursor: *mut SilicaCursor,
+    size: *mut u32,
+) -> *const u8 {
+    let mut first = null();
+    with_cursor(cursor, |cursor| {
+        let record = cursor.record()?;
+        set(size, record.len() as u32)?;
+        first = record.as_ptr();
+        Ok(code::OK)
+    });
+    first
+}
+
+/// Writes a row.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_put_row(
+    cursor: *mut SilicaCursor,
+    rowid: i64,
+    record: *const u8,
+    size: u32,
+    zeroes: u32,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        // SAFETY: by rule 3.
+        let record = unsafe { slice(record, size as usize) };
+        cursor.put_row(rowid, record, zeroes as usize)?;
+        Ok(code::OK)
+    })
+}
+
+/// Writes an entry of an index.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_put_key(
+    cursor: *mut SilicaCursor,
+    fields: *const SilicaField,
+    count: c_int,
+    record: *const u8,
+    size: u32,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        // SAFETY: by rule 3.
+        let record = unsafe { slice(record, size as usize) };
+        // SAFETY: by rule 3.
+        unsafe { with_fields(fields, count, |fields| cursor.put_key(fields, record)) }?;
+        Ok(code::OK)
+    })
+}
+
+/// Deletes what is here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_delete(cursor: *mut SilicaCursor) -> c_int {
+    with_cursor(cursor, |cursor| {
+        cursor.delete()?;
+        Ok(code::OK)
+    })
+}
+
+/// Counts entries.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_cursor_count(
+    cursor: *mut SilicaCursor,
+    entries: *mut i64,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        set(entries, cursor.count()? as i64)?;
+        Ok(code::OK)
+    })
+}
+
+#[cfg(test)]
+#[path = "ffi_tests.rs"]
+mod tests;

@@ -1,0 +1,48 @@
+//! The store below SQL: what the b-tree functions of SQLite ask of a database, on an engine that
+//! keeps its keys in order.
+//!
+//! ```
+//! # let name = format!("silica-doc-sql-{}", std::process::id());
+//! # let directory = std::env::temp_dir().join(name);
+//! use silica_sql::{Connection, Cursor, Options, Session};
+//!
+//! let connection = Connection::open(&directory, Options::default())?;
+//! connection.begin(true)?;
+//! let mut rows = connection.cursor(1, None)?;
+//! rows.put_row(7, b"record", 0)?;
+//! connection.commit(true, true)?;
+//! assert!(rows.first()? && rows.rowid()? == 7);
+//! # drop((rows, connection));
+//! # std::fs::remove_dir_all(&directory).ok();
+//! # Ok::<(), silica_sql::Failure>(())
+//! ```
+//!
+//! [`Session`] and [`Cursor`] are the seam: `shim/silica_store.h` has the same calls for C, which
+//! `ffi.rs` makes of them.
+#![deny(unsafe_code)]
+
+mod connection;
+mod cursor;
+mod database;
+pub mod encoding;
+mod failure;
+#[allow(unsafe_code)]
+mod ffi;
+#[allow(unsafe_code)]
+mod ffi_marker;
+mod layout;
+pub mod marker;
+mod pieces;
+mod registry;
+#[allow(unsafe_code)]
+pub mod sql;
+mod storage;
+mod transaction;
+mod view;
+
+pub use connection::Connection;
+pub use cursor::TreeCursor;
+pub use database::Database;
+pub use failure::{Failure, Result, code};
+pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
+pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

@@ -1,0 +1,162 @@
+//! The databases that this process has open: a directory is opened once, however many connections
+//! there are.
+
+use crate::database::Database;
+use crate::failure::{Failure, Result, code};
+use log::warn;
+use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, OpenOptions, parse_size};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The keyspace of a database.
+pub const KEYSPACE: &str = "sql";
+
+/// Memory of a database for which none is given: eight times what SQLite takes for its cache,
+/// since filters and indexes of tables are in it, too.
+pub const DEFAULT_MEMORY_BYTES: u64 = 16 << 20;
+
+/// How a database is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// A missing or empty directory becomes a new store.
+    pub creates: bool,
+    /// Nothing is written.
+    pub is_read_only: bool,
+    /// Memory of the store, unless another connection has it open already.
+    pub memory_bytes: u64,
+    /// Which way its reads and writes take, unless another connection has it open already. What
+    /// does not fit into so little memory as usual is to be in the page cache, where SQLite has
+    /// its databases, too: a read from there takes 1 us, one of the device 50.
+    pub io: IoChoice,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            creates: true,
+            is_read_only: false,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            io: IoChoice::Buffered,
+        }
+    }
+}
+
+impl Options {
+    /// Changes what `text` says: `name=value`, several joined by `&`. There are `memory_bytes`, a
+    /// number, also as `64MiB`, and `io`, which is `buffered` or `direct`.
+    ///
+    /// # Errors
+    /// `CANTOPEN` for what is not known.
+    pub fn read(&mut self, text: &str) -> Result<()> {
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (name, value, parse_size(value)) {
+                ("memory_bytes", _, Some(bytes)) => self.memory_bytes = bytes,
+                ("io", "buffered", _) => self.io = IoChoice::Buffered,
+                ("io", "direct", _) => self.io = IoChoice::Auto,
+                _ => {
+                    let words = format!(
+                        "no option '{pair}'; there are memory_bytes=64MiB, say, io=buffered and \
+                         io=direct"
+                    );
+                    return Err(Failure::new(code::CANTOPEN, words));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Open = BTreeMap<PathBuf, Weak<Database>>;
+
+static OPEN: Mutex<Open> = Mutex::new(BTreeMap::new());
+
+fn open_ones() -> MutexGuard<'static, Open> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The database in `directory`, which is opened if no connection of this process has it open.
+///
+/// # Errors
+/// `BUSY` if another process has it open, or this one for less than is asked for; `CANTOPEN` if it
+/// is no database, or one of a newer release.
+fn open(directory: &Path, options: Options) -> Result<Arc<Database>> {
+    let mut open = open_ones();
+    open.retain(|_, database| database.strong_count() > 0);
+    let there = directory.canonicalize().ok();
+    if let Some(database) = there.and_then(|path| open.get(&path)).and_then(Weak::upgrade) {
+        if database.is_read_only && !options.is_read_only {
+            let words = format!(
+                "{} is open in this process to be read only; close those connections first",
+                directory.display()
+            );
+            return Err(Failure::new(code::BUSY, words));
+        }
+        return Ok(database);
+    }
+    let database = open_store(directory, options)?;
+    match directory.canonicalize() {
+        Ok(path) => drop(open.insert(path, Arc::downgrade(&database))),
+        // Another connection meets the lock of the directory, and is refused.
+        Err(error) => warn!("{} has no path of its own: {error}", directory.display()),
+    }
+    Ok(database)
+}
+
+fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
+    let opening = OpenOptions::new()
+        .create(options.creates && !options.is_read_only)
+        .device(DeviceOptions { io: options.io, ..DeviceOptions::default() })
+        .read_only(options.is_read_only)
+        .memory_bytes(options.memory_bytes)
+        .declare(KEYSPACE, DEFAULT_ENGINE, &[]);
+    let store = opening.open(directory).map_err(|error| Failure::of_opening(&error))?;
+    let keyspace = match options.creates && !options.is_read_only {
+        true => store.keyspace(KEYSPACE).map(Some),
+        false => store.existing(KEYSPACE),
+    };
+    match keyspace.map_err(|error| Failure::of_opening(&error))? {
+        Some(keyspace) => Database::new(keyspace, store, options.is_read_only),
+        None => {
+            let words = format!(
+                "{} is a store without the keyspace '{KEYSPACE}', so no SQL database",
+                directory.display()
+            );
+            Err(Failure::new(code::CANTOPEN, words))
+        }
+    }
+}
+
+/// A database, for as long as a connection has it.
+pub(crate) struct Handle(Option<Arc<Database>>);
+
+impl Handle {
+    /// The database in `directory`; see [`open`].
+    pub(crate) fn open(directory: &Path, options: Options) -> Result<Self> {
+        open(directory, options).map(Handle::of)
+    }
+
+    pub(crate) fn of(database: Arc<Database>) -> Self {
+        Handle(Some(database))
+    }
+}
+
+impl Deref for Handle {
+    type Target = Arc<Database>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Database> {
+        self.0.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // With the lock: whoever opens the directory next waits until it is closed.
+        let open = open_ones();
+        drop(self.0.take());
+        drop(open);
+    }
+}

@@ -1,0 +1,128 @@
+//! SQLite's functions as the build names them: with `silica_` before each.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// A connection of SQLite's.
+#[repr(C)]
+pub(super) struct Sqlite {
+    _opaque: [u8; 0],
+}
+
+/// A prepared statement of SQLite's.
+#[repr(C)]
+pub(super) struct Statement {
+    _opaque: [u8; 0],
+}
+
+pub(super) const OK: c_int = 0;
+pub(super) const ROW: c_int = 100;
+pub(super) const DONE: c_int = 101;
+
+pub(super) const OPEN_READONLY: c_int = 1;
+pub(super) const OPEN_READWRITE: c_int = 2;
+pub(super) const OPEN_CREATE: c_int = 4;
+pub(super) const OPEN_URI: c_int = 0x40;
+
+pub(super) const INTEGER: c_int = 1;
+pub(super) const FLOAT: c_int = 2;
+pub(super) const TEXT: c_int = 3;
+pub(super) const BLOB: c_int = 4;
+
+/// SQLite copies what is bound.
+pub(super) const TRANSIENT: isize = -1;
+
+unsafe extern "C" {
+    #[link_name = "silica_sqlite3_open_v2"]
+    pub(super) fn open_v2(
+        name: *const c_char,
+        db: *mut *mut Sqlite,
+        flags: c_int,
+        vfs: *const c_char,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_close_v2"]
+    pub(super) fn close_v2(db: *mut Sqlite) -> c_int;
+    #[link_name = "silica_sqlite3_errmsg"]
+    pub(super) fn errmsg(db: *mut Sqlite) -> *const c_char;
+    #[link_name = "silica_sqlite3_extended_result_codes"]
+    pub(super) fn extended_result_codes(db: *mut Sqlite, on: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_extended_errcode"]
+    pub(super) fn extended_errcode(db: *mut Sqlite) -> c_int;
+    #[link_name = "silica_sqlite3_errstr"]
+    pub(super) fn errstr(code: c_int) -> *const c_char;
+    #[link_name = "silica_sqlite3_busy_timeout"]
+    pub(super) fn busy_timeout(db: *mut Sqlite, ms: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_progress_handler"]
+    pub(super) fn progress_handler(
+        db: *mut Sqlite,
+        steps: c_int,
+        handler: Option<extern "C" fn(*mut c_void) -> c_int>,
+        data: *mut c_void,
+    );
+    #[link_name = "silica_sqlite3_changes64"]
+    pub(super) fn changes64(db: *mut Sqlite) -> i64;
+    #[link_name = "silica_sqlite3_last_insert_rowid"]
+    pub(super) fn last_insert_rowid(db: *mut Sqlite) -> i64;
+    #[link_name = "silica_sqlite3_get_autocommit"]
+    pub(super) fn get_autocommit(db: *mut Sqlite) -> c_int;
+    #[link_name = "silica_sqlite3_complete"]
+    pub(super) fn complete(sql: *const c_char) -> c_int;
+    #[link_name = "silica_sqlite3_prepare_v2"]
+    pub(super) fn prepare_v2(
+        db: *mut Sqlite,
+        sql: *const c_char,
+        bytes: c_int,
+        statement: *mut *mut Statement,
+        tail: *mut *const c_char,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_finalize"]
+    pub(super) fn finalize(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_step"]
+    pub(super) fn step(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_reset"]
+    pub(super) fn reset(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_clear_bindings"]
+    pub(super) fn clear_bindings(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_stmt_readonly"]
+    pub(super) fn stmt_readonly(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_bind_parameter_count"]
+    pub(super) fn bind_parameter_count(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_bind_null"]
+    pub(super) fn bind_null(statement: *mut Statement, at: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_bind_int64"]
+    pub(super) fn bind_int64(statement: *mut Statement, at: c_int, value: i64) -> c_int;
+    #[link_name = "silica_sqlite3_bind_double"]
+    pub(super) fn bind_double(statement: *mut Statement, at: c_int, value: f64) -> c_int;
+    #[link_name = "silica_sqlite3_bind_text64"]
+    pub(super) fn bind_text64(
+        statement: *mut Statement,
+        at: c_int,
+        text: *const c_char,
+        bytes: u64,
+        destructor: isize,
+        encoding: u8,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_bind_blob64"]
+    pub(super) fn bind_blob64(
+        statement: *mut Statement,
+        at: c_int,
+        blob: *const c_void,
+        bytes: u64,
+        destructor: isize,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_column_count"]
+    pub(super) fn column_count(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_column_name"]
+    pub(super) fn column_name(statement: *mut Statement, at: c_int) -> *const c_char;
+    #[link_name = "silica_sqlite3_column_type"]
+    pub(super) fn column_type(statement: *mut Statement, at: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_column_int64"]
+    pub(super) fn column_int64(statement: *mut Statement, at: c_int) -> i64;
+    #[link_name = "silica_sqlite3_column_double"]
+    pub(super) fn column_double(statement: *mut Statement, at: c_int) -> f64;
+    #[link_name = "silica_sqlite3_column_text"]
+    pub(super) fn column_text(statement: *mut Statement, at: c_int) -> *const u8;
+    #[link_name = "silica_sqlite3_column_blob"]
+    pub(super) fn column_blob(statement: *mut Statement, at: c_int) -> *const c_void;
+    #[link_name = "silica_sqlite3_column_bytes"]
+    pub(super) fn column_bytes(statement: *mut Statement, at: c_int) -> c_int;
+}

@@ -1,0 +1,554 @@
+//! What a connection reads and writes at the moment, which its cursors share.
+//!
+//! 1. A connection is idle, or reads a view, or writes a transaction above one.
+//! 2. The generation changes when what cursors' iterators were opened on is not what is read any
+//!    more: cursors open theirs anew then.
+//! 3. The last rows that are known are those of the transaction that writes, or will be of the next
+//!    one if nobody else commits before it.
+//! 4. The header is an entry of the transaction, so it is rolled back with everything else. What is
+//!    kept of it in memory is dropped then.
+
+use crate::database::{Database, Turn};
+use crate::encoding::Column;
+use crate::failure::{Failure, Result};
+use crate::layout::{HEADER_KEY, Header, all_ranges, range, row_key, tree_key};
+use crate::registry::Handle;
+use crate::storage::{META_COUNT, META_DATA_VERSION};
+use crate::view::{Idle, IdleIterators, Kept, Slot, View};
+use silica::engine::transaction::{Savepoint, Transaction};
+use silica::engine::{EntryIter, SnapshotExt};
+use silica::{EntryRef, KeyRange};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// A transaction that writes.
+pub(crate) struct Writing {
+    /// Of what was committed when it began.
+    view: Arc<View>,
+    transaction: Transaction,
+    turn: Turn,
+    savepoints: Vec<Savepoint>,
+    /// The header, if it is known.
+    header: Cell<Option<Header>>,
+    has_written: bool,
+}
+
+impl Writing {
+    fn header(&self) -> Result<Header> {
+        if let Some(header) = self.header.get() {
+            return Ok(header);
+        }
+        let header = self
+            .transaction
+            .get(HEADER_KEY, |entry| Header::decode(entry.as_ref().map(|entry| entry.value)))??;
+        self.header.set(Some(header));
+        Ok(header)
+    }
+
+    fn set_header(&mut self, header: Header) {
+        self.put(HEADER_KEY, &header.encode());
+        self.header.set(Some(header));
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.has_written = true;
+        self.transaction.put(key, EntryRef::new(value));
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.has_written = true;
+        self.transaction.delete(key);
+    }
+
+    fn delete_range(&mut self, range: &KeyRange) {
+        self.has_written = true;
+        self.transaction.delete_range(range);
+    }
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Reads(Arc<View>),
+    Writes(Box<Writing>),
+}
+
+/// Trees whose last row is remembered: more are seldom appended to at the same time.
+const LAST_ROWS_MAX: usize = 8;
+
+/// The last rows of trees. A new row is put behind the last one most often, and to look for that
+/// costs twice what the rest of a small transaction does.
+#[derive(Default)]
+struct LastRows {
+    /// Commits before the state of the database that they are of.
+    commits: u64,
+    rows: Vec<(u32, i64)>,
+}
+
+impl LastRows {
+    /// Forgets those of another state of the database.
+    fn keep_if_of(&mut self, commits: u64) {
+        if self.commits != commits {
+            self.rows.clear();
+            self.commits = commits;
+        }
+    }
+
+    fn find(&self, root: u32) -> Option<i64> {
+        self.rows.iter().find(|(other, _)| *other == root).map(|(_, rowid)| *rowid)
+    }
+
+    fn set(&mut self, root: u32, rowid: i64) {
+        self.remove(root);
+        self.rows.truncate(LAST_ROWS_MAX - 1);
+        self.rows.insert(0, (root, rowid));
+    }
+
+    fn remove(&mut self, root: u32) {
+        self.rows.retain(|(other, _)| *other != root);
+    }
+
+    /// A row was put.
+    #[inline]
+    fn put(&mut self, root: u32, rowid: i64) {
+        let known = self.rows.iter_mut().find(|(other, _)| *other == root);
+        if let Some((_, last)) = known {
+            *last = rowid.max(*last);
+        }
+    }
+
+    /// A row was deleted.
+    fn delete(&mut self, root: u32, rowid: i64) {
+        self.rows.retain(|last| *last != (root, rowid));
+    }
+}
+
+/// Memory of cursors that is kept for the next ones: a statement opens its cursors anew each time
+/// that it runs.
+const BUFFERS_MAX: usize = 8;
+/// Larger ones are given back.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Memory of a cursor.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) key: Vec<u8>,
+    pub(crate) record: Vec<u8>,
+    pub(crate) written: Vec<u8>,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct State {
+    phase: Phase,
+    generation: u64,
+    /// Commits of this connection.
+    own_commits: u64,
+    last_rows: LastRows,
+    /// Iterators of the view that is read.
+    idle: IdleIterators,
+    buffers: Vec<Buffers>,
+}
+
+fn no_transaction() -> Failure {
+    Failure::misuse("no transaction is open; begin one first")
+}
+
+impl State {
+    /// Changes when iterators are to be opened anew.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn enter(&mut self, phase: Phase) -> Phase {
+        self.generation += 1;
+        self.idle.clear();
+        std::mem::replace(&mut self.phase, phase)
+    }
+
+    /// What writes.
+    ///
+    /// # Errors
+    /// `MISUSE` if nothing does.
+    #[inline]
+    pub(crate) fn writing(&mut self) -> Result<&mut Writing> {
+        match &mut self.phase {
+            Phase::Writes(writing) => Ok(writing),
+            Phase::Idle | Phase::Reads(_) => {
+                Err(Failure::misuse("no transaction is open that writes; begin one first"))
+            }
+        }
+    }
+
+    /// The last row of a tree, if it is known and this transaction writes.
+    #[inline]
+    pub(crate) fn last_row(&self, root: u32) -> Option<i64> {
+        match self.phase {
+            Phase::Writes(_) => self.last_rows.find(root),
+            Phase::Idle | Phase::Reads(_) => None,
+        }
+    }
+
+    /// Remembers the last row of a tree if this transaction writes.
+    pub(crate) fn note_last_row(&mut self, root: u32, rowid: i64) {
+        if let Phase::Writes(_) = self.phase {
+            self.last_rows.set(root, rowid);
+        }
+    }
+
+    /// Puts a row.
+    ///
+    /// # Errors
+    /// `MISUSE` if this transaction does not write.
+    #[inline]
+    pub(crate) fn put_row(&mut self, root: u32, rowid: i64, record: &[u8]) -> Result<()> {
+        self.writing()?.put(&row_key(root, rowid), record);
+        self.last_rows.put(root, rowid);
+        Ok(())
+    }
+
+    /// Deletes an entry; of a row `rowid` is the number.
+    ///
+    /// # Errors
+    /// `MISUSE` if this transaction does not write.
+    pub(crate) fn delete(&mut self, root: u32, key: &[u8], rowid: Option<i64>) -> Result<()> {
+        self.writing()?.delete(key);
+        if let Some(rowid) = rowid {
+            self.last_rows.delete(root, rowid);
+        }
+        Ok(())
+    }
+
+    /// Calls `read` with the entry of `key`, borrowed.
+    #[inline]
+    pub(crate) fn get<T>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<T> {
+        match &self.phase {
+            Phase::Reads(view) => Ok(view.snapshot.get_with(key, read)?),
+            Phase::Writes(writing) => Ok(writing.transaction.get(key, read)?),
+            Phase::Idle => Err(no_transaction()),
+        }
+    }
+
+    /// An iterator over a tree, which sees later writes of this transaction, too.
+    pub(crate) fn iterate(&mut self, root: u32) -> Result<Idle> {
+        match self.idle.take(root) {
+            Some(idle) => Ok(idle),
+            None => Ok(Idle { root, iterator: self.iterator(&range(root))?, uses: 0 }),
+        }
+    }
+
+    /// Takes back an iterator that was opened in `generation`.
+    pub(crate) fn put_back(&mut self, idle: Idle, generation: u64) {
+        if matches!(self.phase, Phase::Reads(_)) && generation == self.generation {
+            self.idle.put(idle);
+        }
+    }
+
+    /// Memory for a cursor, empty.
+    pub(crate) fn take_buffers(&mut self) -> Buffers {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    /// Takes back memory of a cursor.
+    pub(crate) fn put_back_buffers(&mut self, mut buffers: Buffers) {
+        let Buffers { key, record, written, columns } = &mut buffers;
+        if self.buffers.len() < BUFFERS_MAX && record.capacity() <= BUFFER_BYTES_MAX {
+            key.clear();
+            record.clear();
+            written.clear();
+            columns.clear();
+            self.buffers.push(buffers);
+        }
+    }
+
+    fn iterator(&self, range: &KeyRange) -> Result<Box<dyn EntryIter>> {
+        match &self.phase {
+            Phase::Reads(view) => Ok(Arc::clone(&view.snapshot).iterate(range)?),
+            Phase::Writes(writing) => Ok(Box::new(writing.transaction.cursor(range)?)),
+            Phase::Idle => Err(no_transaction()),
+        }
+    }
+
+    /// The number of entries in `range`.
+    pub(crate) fn count(&self, range: &KeyRange) -> Result<u64> {
+        let view = match &self.phase {
+            Phase::Reads(view) => view,
+            Phase::Writes(writing) if !writing.has_written => &writing.view,
+            Phase::Idle | Phase::Writes(_) => {
+                let mut iter = self.iterator(range)?;
+                let (mut count, mut is_there) = (0, iter.seek_to_first()?);
+                while is_there {
+                    count += 1;
+                    is_there = iter.next()?;
+                }
+                return Ok(count);
+            }
+        };
+        Ok(Arc::clone(&view.snapshot).count(range)?)
+    }
+
+    fn header(&self) -> Result<Header> {
+        match &self.phase {
+            Phase::Reads(view) => Ok(view.header),
+            Phase::Writes(writing) => writing.header(),
+            Phase::Idle => Err(no_transaction()),
+        }
+    }
+
+    fn change_header<T>(&mut self, change: impl FnOnce(&mut Header) -> T) -> Result<T> {
+        let writing = self.writing()?;
+        let before = writing.header()?;
+        let mut header = before;
+        let answer = change(&mut header);
+        if header != before {
+            writing.set_header(header);
+        }
+        Ok(answer)
+    }
+}
+
+/// A connection's state beside its database.
+pub(crate) struct Shared {
+    /// Dropped before the database, whose snapshot it may have.
+    state: RefCell<State>,
+    slot: Arc<Slot>,
+    database: Handle,
+    is_read_only: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(database: Handle, is_read_only: bool) -> Self {
+        let is_read_only = is_read_only || database.is_read_only;
+        let slot = database.add_slot();
+        Shared { state: RefCell::default(), slot, database, is_read_only }
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> &RefCell<State> {
+        &self.state
+    }
+
+    pub(crate) fn begin(&self, is_to_write: bool) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let seen = match &state.phase {
+            Phase::Writes(_) => return Ok(()),
+            Phase::Reads(_) if !is_to_write => return Ok(()),
+            Phase::Reads(view) => Some(view),
+            Phase::Idle => None,
+        };
+        if !is_to_write {
+            return self.read(&mut state);
+        }
+        if self.is_read_only {
+            let words = "the database was opened to be read only; open it without read-only";
+            return Err(Failure::new(crate::failure::code::READONLY, words));
+        }
+        let (turn, view) = self.database.begin_writing(seen.map(|view| &**view))?;
+        state.last_rows.keep_if_of(view.number);
+        let transaction = self.database.transaction(&view);
+        let header = Cell::new(Some(view.header));
+        let savepoints = Vec::new();
+        let writing = Writing { view, transaction, turn, savepoints, header, has_written: false };
+        state.enter(Phase::Writes(Box::new(writing)));
+        Ok(())
+    }
+
+    /// Begins to read the newest.
+    fn read(&self, state: &mut State) -> Result<()> {
+        let commits = self.database.commits();
+        match self.slot.take().filter(|kept| kept.view.number == commits) {
+            Some(Kept { view, idle }) => {
+                state.enter(Phase::Reads(view));
+                state.idle = idle;
+            }
+            None => {
+                let view = self.database.view()?;
+                state.enter(Phase::Reads(view));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction, and keeps what the next one may read, too.
+    fn end(&self, state: &mut State) -> Phase {
+        let idle = std::mem::take(&mut state.idle);
+        match state.enter(Phase::Idle) {
+            Phase::Reads(view) => {
+                self.database.keep(&self.slot, Kept { view, idle });
+                Phase::Idle
+            }
+            phase => phase,
+        }
+    }
+
+    pub(crate) fn commit(&self, is_synced: bool, keeps_reading: bool) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let mut has_written = false;
+        if let Phase::Writes(writing) = &mut state.phase {
+            has_written = writing.has_written;
+            if has_written {
+                let header = writing.header()?;
+                self.database.commit(&mut writing.turn, &mut writing.transaction, header)?;
+                state.own_commits += 1;
+                state.last_rows.commits += 1;
+            }
+        }
+        // With the transaction goes its snapshot, unless others read it.
+        drop(self.end(&mut state));
+        let synced = if has_written && is_synced { self.database.sync() } else { Ok(()) };
+        if keeps_reading {
+            self.read(&mut state)?;
+        }
+        synced
+    }
+
+    pub(crate) fn roll_back(&self, keeps_reading: bool) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        match state.phase {
+            Phase::Reads(_) if keeps_reading => {}
+            _ => {
+                if let Phase::Writes(writing) = self.end(&mut state) {
+                    state.last_rows.rows.clear();
+                    if keeps_reading {
+                        state.enter(Phase::Reads(Arc::clone(&writing.view)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn open_savepoints(&self, count: usize) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        if let Phase::Writes(writing) = &mut state.phase {
+            while writing.savepoints.len() < count {
+                let savepoint = writing.transaction.savepoint();
+                writing.savepoints.push(savepoint);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release_savepoint(&self, index: usize) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        if let Phase::Writes(writing) = &mut state.phase
+            && let Some(savepoint) = writing.savepoints.get(index)
+        {
+            writing.transaction.release(*savepoint)?;
+            writing.savepoints.truncate(index);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn roll_back_to(&self, index: Option<usize>) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let Phase::Writes(writing) = &mut state.phase else { return Ok(()) };
+        state.last_rows.rows.clear();
+        match index {
+            Some(index) => {
+                if let Some(savepoint) = writing.savepoints.get(index) {
+                    writing.transaction.roll_back_to(*savepoint)?;
+                    writing.savepoints.truncate(index + 1);
+                    writing.header.set(None);
+                }
+            }
+            None => {
+                writing.transaction = self.database.transaction(&writing.view);
+                writing.savepoints.clear();
+                writing.header.set(Some(writing.view.header));
+                writing.has_written = false;
+                state.generation += 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn meta(&self, index: usize) -> Result<u32> {
+        let state = self.state.borrow();
+        if index == META_DATA_VERSION {
+            let commits = match &state.phase {
+                Phase::Reads(view) => view.number,
+                Phase::Writes(writing) => writing.view.number,
+                Phase::Idle => self.database.commits(),
+            };
+            return Ok(commits.wrapping_sub(state.own_commits) as u32);
+        }
+        let header = state.header()?;
+        header.meta.get(index).copied().ok_or_else(|| no_meta(index))
+    }
+
+    pub(crate) fn set_meta(&self, index: usize, value: u32) -> Result<()> {
+        if index >= META_COUNT {
+            return Err(no_meta(index));
+        }
+        self.state.borrow_mut().change_header(|header| header.meta[index] = value)
+    }
+
+    pub(crate) fn last_root(&self) -> Result<u32> {
+        Ok(self.state.borrow().header()?.last_root)
+    }
+
+    pub(crate) fn create_tree(&self, has_rowids: bool) -> Result<u32> {
+        let mut state = self.state.borrow_mut();
+        if state.header()?.last_root == u32::MAX {
+            let words = "no number for another tree is left; copy the database into a new one";
+            return Err(Failure::new(crate::failure::code::FULL, words));
+        }
+        let root = state.change_header(|header| {
+            header.last_root += 1;
+            header.last_root
+        })?;
+        state.writing()?.put(&tree_key(root), &[u8::from(has_rowids)]);
+        Ok(root)
+    }
+
+    pub(crate) fn drop_tree(&self, root: u32) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let writing = state.writing()?;
+        writing.delete_range(&range(root));
+        writing.delete(&tree_key(root));
+        state.last_rows.remove(root);
+        Ok(())
+    }
+
+    pub(crate) fn clear(&self) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.change_header(|header| header.meta = Header::default().meta)?;
+        let writing = state.writing()?;
+        all_ranges().iter().for_each(|range| writing.delete_range(range));
+        state.last_rows.rows.clear();
+        Ok(())
+    }
+
+    pub(crate) fn clear_tree(&self, root: u32, is_counted: bool) -> Result<u64> {
+        let mut state = self.state.borrow_mut();
+        let range = range(root);
+        state.writing()?;
+        let entries = if is_counted { state.count(&range)? } else { 0 };
+        state.writing()?.delete_range(&range);
+        state.last_rows.remove(root);
+        Ok(entries)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.database.remove_slot(&self.slot);
+    }
+}
+
+fn no_meta(index: usize) -> Failure {
+    Failure::misuse(&format!("the header has no number {index} to change or read"))
+}

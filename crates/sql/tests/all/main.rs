@@ -1,0 +1,8 @@
+//! Tests that need no process of their own: one binary, and a module for each.
+
+mod crash;
+mod directories;
+mod model;
+mod same;
+mod sql;
+mod threads;

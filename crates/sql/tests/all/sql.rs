@@ -1,0 +1,159 @@
+//! SQL through the connection of this crate: what programs see of a Silica database.
+
+use silica_sql::sql::{Sql, Value};
+use std::path::Path;
+use std::time::Duration;
+
+fn table(path: &Path) -> Sql {
+    let mut sql = Sql::open(path).expect("opens");
+    sql.run("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)").expect("made");
+    sql
+}
+
+fn count(sql: &mut Sql) -> i64 {
+    match sql.query("SELECT count(*) FROM t", &[]).expect("counted")[0][0] {
+        Value::Integer(count) => count,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("app.db");
+    let mut sql = table(&path);
+    sql.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)", &[]).expect("written");
+    sql.run("BEGIN; INSERT INTO t VALUES (3, 'three')").expect("written");
+    drop(sql);
+    assert!(path.is_file() && scratch.path().join("app.db-silica/store").is_dir());
+    let mut sql = Sql::open(&path).expect("opens again");
+    let rows = sql.query("SELECT a, b FROM t ORDER BY a", &[]).expect("read");
+    let expected = [[Value::from(1), Value::from("one")], [Value::from(2), Value::Null]];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn readers_see_one_moment_and_one_writes_at_a_time() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("app.db");
+    let mut one = table(&path);
+    let mut other = Sql::open(&path).expect("opens beside");
+    other.run("BEGIN").expect("begun");
+    assert_eq!(count(&mut other), 0);
+    one.run("BEGIN IMMEDIATE; INSERT INTO t VALUES (1, 'x')").expect("written");
+    assert_eq!((count(&mut one), count(&mut other)), (1, 0));
+    let mut third = Sql::open(&path).expect("opens beside");
+    let error = third.run("INSERT INTO t VALUES (2, 'y')").expect_err("another one writes");
+    assert_eq!((error.code, &*error.message), (5, "database is locked"));
+    one.run("COMMIT").expect("committed");
+    assert_eq!(count(&mut other), 0);
+    // What it read is not the newest: it cannot go on to write.
+    let error = other.run("INSERT INTO t VALUES (3, 'z')").expect_err("too old");
+    assert_eq!(error.code, 5 | 2 << 8);
+    other.run("ROLLBACK; INSERT INTO t VALUES (3, 'z')").expect("begun anew");
+    assert_eq!(count(&mut one), 2);
+}
+
+#[test]
+fn a_writer_that_waits_gets_its_turn() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("app.db");
+    drop(table(&path));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut sql = Sql::open(path).expect("opens");
+                sql.set_busy_timeout(Duration::from_secs(60));
+                for n in 0..50 {
+                    let row = [Value::from(thread * 1000 + n), Value::from("x")];
+                    sql.execute("INSERT INTO t VALUES (?, ?)", &row).expect("in its turn");
+                }
+            });
+        }
+    });
+    assert_eq!(count(&mut Sql::open(&path).expect("opens")), 200);
+}
+
+#[test]
+fn data_moves_between_our_databases_and_sqlites_files() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let [ours, file, copy] = ["app.db", "old.db", "copy.db"].map(|name| scratch.path().join(name));
+    let mut old = Sql::open(format!("file:{}?storage=sqlite", file.display())).expect("opens");
+    old.run("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)").expect("made");
+    old.run("CREATE INDEX i ON t (b)").expect("made");
+    let series = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s LIMIT 500) \
+                  INSERT INTO t SELECT n, 'v' || n FROM s";
+    old.run(series).expect("filled");
+    drop(old);
+    let head = std::fs::read(&file).expect("a file");
+    assert!(head.starts_with(b"SQLite format 3\0"));
+    let mut sql = table(&ours);
+    let attach = format!("ATTACH '{}' AS old", file.display());
+    sql.run(&attach).expect("attached");
+    sql.run("INSERT INTO main.t SELECT * FROM old.t").expect("moved");
+    assert_eq!(count(&mut sql), 500);
+    sql.run("INSERT INTO old.t SELECT a + 1000, b FROM main.t").expect("moved back");
+    sql.run("DETACH old").expect("detached");
+    sql.execute("VACUUM INTO ?", &[Value::from(copy.to_str().expect("text"))]).expect("written");
+    let head = std::fs::read(&copy).expect("a file");
+    assert!(head.starts_with(b"SQLite format 3\0"));
+    assert_eq!(count(&mut Sql::open(&copy).expect("opens")), 500);
+    let check = Sql::open(&file).expect("opens").query("SELECT count(*) FROM t", &[]);
+    assert_eq!(check.expect("counted"), [[Value::from(1000)]]);
+    sql.run("VACUUM").expect("compacted");
+    assert_eq!(count(&mut sql), 500);
+}
+
+#[test]
+fn errors_of_opening_have_words() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let [path, copy] = ["app.db", "copy.db"].map(|name| scratch.path().join(name));
+    drop(table(&path));
+    std::fs::copy(&path, &copy).expect("copied");
+    let error = Sql::open(&copy).err().expect("refused");
+    assert_eq!(error.code, 14);
+    assert!(error.message.contains("copy of a database's marker"), "{error}");
+    let error = Sql::open_read_only(scratch.path().join("none.db")).err().expect("refused");
+    assert_eq!(error.code, 14);
+    assert!(!scratch.path().join("none.db-silica").exists());
+    let mut sql = Sql::open_read_only(&path).expect("opens");
+    assert_eq!(count(&mut sql), 0);
+    let error = sql.run("INSERT INTO t VALUES (1, 'x')").expect_err("refused");
+    assert_eq!(error.code & 0xff, 8, "{error}");
+}
+
+#[test]
+fn an_index_by_a_collation_of_the_programs_is_refused_in_words() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = table(&scratch.path().join("app.db"));
+    // A collation that nobody has defined is SQLite's own error.
+    let error = sql.run("CREATE INDEX i ON t (b COLLATE mine)").expect_err("refused");
+    assert!(error.message.contains("no such collation sequence: mine"), "{error}");
+}
+
+#[test]
+fn a_statement_ends_when_it_is_interrupted() {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = table(&scratch.path().join("app.db"));
+    sql.set_interruption(Arc::new(AtomicBool::new(true)));
+    let endless = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s) \
+                   SELECT count(*) FROM s";
+    assert_eq!(sql.query(endless, &[]).expect_err("ended").code, 9);
+}
+
+#[test]
+fn large_rows_and_deep_expressions_pass() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = table(&scratch.path().join("app.db"));
+    let large = "x".repeat(3 << 20);
+    sql.execute("INSERT INTO t VALUES (1, ?)", &[large.as_str().into()]).expect("written");
+    let found = sql.query("SELECT b FROM t WHERE a = 1", &[]).expect("read");
+    assert_eq!(found, [[Value::from(large)]]);
+    let deep = format!("SELECT {}1{}", "(".repeat(90), ")".repeat(90));
+    assert_eq!(sql.query(&deep, &[]).expect("parsed"), [[Value::from(1)]]);
+    let wide = format!("SELECT {}", vec!["1"; 900].join("+"));
+    assert_eq!(sql.query(&wide, &[]).expect("parsed"), [[Value::from(900)]]);
+}
