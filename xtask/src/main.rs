@@ -11,6 +11,7 @@ mod docs;
 mod serving;
 mod setup;
 mod soak;
+mod sqlite;
 mod step;
 mod tidy;
 
@@ -30,6 +31,7 @@ cargo xtask TASK
   calls [--against REVISION]
                 instructions of the calls that users make most, by callgrind; fails if one takes
                 over 1 % more than in REVISION
+  sqlite        target/sqlite/libsqlite3.so.0: SQLite's library with Silica's storage below
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["docs", "--check"] => report(docs::run(&root, true)),
         ["calls"] => report(calls::run(&root, None)),
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
+        ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => soak::run(&root, Some(minutes)),
