@@ -4,6 +4,7 @@ mod values;
 
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
+use crate::sql::SqlArgs;
 use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use silica_console::values::{memory, pair, size};
@@ -79,6 +80,9 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
+    /// SQL: a shell on a database at a path (SQLite's statements, on the ordered engine), or an
+    /// unmodified program on this SQLite library (`silica sql run -- CMD`).
+    Sql(Box<SqlArgs>),
     #[command(flatten)]
     Lab(LabVerb),
     /// Say which engine and options fit a workload best on this machine, and why; --apply moves.

@@ -26,6 +26,7 @@ mod resp;
 mod scan;
 mod serve;
 mod session;
+mod sql;
 mod stages;
 mod targets;
 mod text;
@@ -95,6 +96,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
+        Some(Command::Sql(args)) => sql::run(global, &args, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),
         Some(Command::Record(args)) => record::run(global, &args, output),

@@ -268,10 +268,10 @@ fn lp(bytes: &[u8]) -> Parsed<'_> {
 }
 
 /// Fields, and the bytes that they take.
-type CsvRecord = (Vec<Vec<u8>>, usize);
+pub(crate) type CsvRecord = (Vec<Vec<u8>>, usize);
 
 /// The fields of the first record (RFC 4180) and its bytes; `None` where it is cut.
-fn csv_record(bytes: &[u8], at_end: bool) -> Result<Option<CsvRecord>, &'static str> {
+pub(crate) fn csv_record(bytes: &[u8], at_end: bool) -> Result<Option<CsvRecord>, &'static str> {
     let (mut fields, mut at) = (Vec::new(), 0);
     let mut field = Vec::new();
     loop {

@@ -22,6 +22,7 @@ mod readme;
 mod record;
 mod repair;
 mod serve_options;
+mod sql;
 mod support;
 mod transfer;
 mod tune;

@@ -1,0 +1,130 @@
+//! `silica sql`: statements, scripts, its own commands, and data in and out.
+
+use crate::support::{arg, said, scratch, silica, silica_ok};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+fn script(database: &Path, lines: &str) -> Output {
+    let mut child = silica(&["sql", arg(database)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("written");
+    child.wait_with_output().expect("ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn statements_scripts_and_json() {
+    let directory = scratch("sql");
+    let path = directory.join("app.db");
+    let database = arg(&path);
+    let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)";
+    assert_eq!(silica_ok(&["sql", database, "-c", made]), "");
+    silica_ok(&["sql", database, "-c", "INSERT INTO t (b) VALUES ('x'), (NULL)"]);
+    assert_eq!(silica_ok(&["sql", database, "-c", "SELECT * FROM t"]), "1|x\n2|\n");
+    let json = silica_ok(&["sql", database, "--json", "-c", "SELECT * FROM t; DELETE FROM t"]);
+    let object: serde_json::Value = serde_json::from_str(&json).expect("one object");
+    let rows = serde_json::json!([[1, "x"], [2, null]]);
+    assert_eq!(object["results"][0]["rows"], rows);
+    assert_eq!(object["results"][1]["changes"], 2);
+    // A statement over several lines, and commands between them.
+    let output = script(
+        &path,
+        "INSERT INTO t\n VALUES (7, 'seven; or so');\n.mode json\nSELECT *\nFROM t;\n.tables\n",
+    );
+    assert_eq!(
+        text(&output.stdout),
+        "[{\"a\":7,\"b\":\"seven; or so\"}]\nt\n",
+        "{}",
+        said(&output)
+    );
+    let output = script(&path, "SELECT 1;\nSELECT absent;\nSELECT 2;\n");
+    assert!(!output.status.success());
+    assert_eq!(text(&output.stdout), "1\n");
+    assert!(text(&output.stderr).contains("no such column: absent"));
+    let output = script(&path, ".tabels\n");
+    assert!(text(&output.stderr).contains("did you mean '.tables'"));
+}
+
+#[test]
+fn data_goes_in_and_out() {
+    let directory = scratch("sql-data");
+    let [app, again, csv] = ["app.db", "again.db", "in.csv"].map(|name| directory.join(name));
+    std::fs::write(&csv, "n,\"the name\"\n1,\"a,\"\"b\"\"\"\n2,\n").expect("written");
+    let output = script(&app, &format!(".import {} t\n.schema t\n", csv.display()));
+    let made = "2 rows\nCREATE TABLE \"t\" (\"n\" ANY, \"the name\" ANY);\n";
+    assert_eq!(text(&output.stdout), made, "{}", said(&output));
+    let dumped = script(&app, "CREATE INDEX i ON t (n);\n.dump\n");
+    let output = script(&again, &text(&dumped.stdout));
+    assert!(output.status.success(), "{}", said(&output));
+    let rows = silica_ok(&["sql", arg(&again), "--mode", "csv", "-c", "SELECT * FROM t"]);
+    assert_eq!(rows, "n,the name\n1,\"a,\"\"b\"\"\"\n2,\n");
+    let copy = directory.join("copy.db");
+    script(&again, &format!(".backup {}\n", copy.display()));
+    assert!(std::fs::read(&copy).expect("a file").starts_with(b"SQLite format 3\0"));
+    assert_eq!(silica_ok(&["sql", arg(&copy), "-c", "SELECT count(*) FROM t"]), "2\n");
+    // What is wrong with one record leaves none.
+    std::fs::write(&csv, "1,2\n3\n").expect("written");
+    let output = script(&app, &format!(".import {} t\n", csv.display()));
+    assert!(text(&output.stderr).contains("record 2 has 1 fields"), "{}", said(&output));
+    assert_eq!(silica_ok(&["sql", arg(&app), "-c", "SELECT count(*) FROM t"]), "2\n");
+}
+
+#[test]
+fn a_database_is_a_store_for_every_other_command() {
+    let directory = scratch("sql-store");
+    let path = directory.join("app.db");
+    silica_ok(&["sql", arg(&path), "-c", "CREATE TABLE t (a); INSERT INTO t VALUES (1)"]);
+    let store = directory.join("app.db-silica/store");
+    silica_ok(&["verify", "--path", arg(&store)]);
+    let backup = directory.join("backup");
+    silica_ok(&["backup", arg(&backup), "--path", arg(&store)]);
+    silica_ok(&["verify", "--path", arg(&backup)]);
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let directory = scratch("sql-refused");
+    let path = directory.join("app.db");
+    silica_ok(&["sql", arg(&path), "-c", "CREATE TABLE t (a)"]);
+    let copy = directory.join("copy.db");
+    std::fs::copy(&path, &copy).expect("copied");
+    std::fs::write(directory.join("text"), "hello, this is no database at all").expect("written");
+    for (name, words) in [
+        ("copy.db", "copy of a database's marker"),
+        ("none/app.db", "unable to open database file"),
+        ("text", "file is not a database"),
+    ] {
+        let file = directory.join(name);
+        let output = silica(&["sql", arg(&file), "-c", "SELECT 1"]).output().expect("runs");
+        assert!(!output.status.success(), "{name}");
+        assert!(text(&output.stderr).contains(words), "{name}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_second_process_is_told_which_one_has_the_database() {
+    let directory = scratch("sql-second");
+    let path = directory.join("app.db");
+    silica_ok(&["sql", arg(&path), "-c", "CREATE TABLE t (a)"]);
+    // It has the database open while it waits for its script.
+    let mut first = silica(&["sql", arg(&path)]).stdin(Stdio::piped()).spawn().expect("starts");
+    let refused = (0..1000).find_map(|_| {
+        let output = silica(&["sql", arg(&path), "-c", "SELECT 1"]).output().expect("runs");
+        (!output.status.success()).then_some(output)
+    });
+    let output = refused.expect("refused while the first one has it");
+    let words = text(&output.stderr);
+    let expected = ["database is locked".to_string(), format!("process {}", first.id())];
+    assert!(expected.iter().all(|word| words.contains(word)), "{words}");
+    drop(first.stdin.take());
+    assert!(first.wait().expect("ends").success());
+    assert_eq!(silica_ok(&["sql", arg(&path), "-c", "SELECT 7"]), "7\n");
+}
