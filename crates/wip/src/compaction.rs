@@ -228,12 +228,13 @@ impl<D: Device> Compaction<D> {
         let version = Version::new(runs, now.floor, deleted).after(&now);
         let new = vec![(self.bucket.lower.clone(), Bucket::state(&version))];
         context.contents.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &garbage)?;
+        // Whoever sees what it came to sees it counted, too.
+        add(&context.contents.metrics.compactions, 1);
+        add(&context.contents.metrics.compaction_bytes, bytes);
         self.bucket.write().set_version(version);
         drop(guard);
         context.contents.tables.forget_blocks(&self.merged, &context.contents.named_tables());
         context.memory.note_dropped(bytes / LEFT_PART + read_ahead_bytes);
-        add(&context.contents.metrics.compactions, 1);
-        add(&context.contents.metrics.compaction_bytes, bytes);
         Ok(bytes)
     }
 }
