@@ -208,7 +208,8 @@ fn existing(path: &Path, there: &Metadata, format: u32, options: PlaceOptions) -
         let message = format!(
             "{} is a copy of a database's marker, or was moved without its directory: no \
              directory beside it is its own. Move the directory whose name ends in {DIRECTORY} \
-             along with it, or copy a database by VACUUM INTO, .backup or .dump",
+             along with it; if you copied both, join them by `ln -f DIRECTORY/{LINK} MARKER`; or \
+             copy a database by VACUUM INTO, .backup or .dump",
             path.display()
         );
         return Err(Error::new(ErrorKind::Config, message));

@@ -116,11 +116,14 @@ fn a_second_process_is_told_which_one_has_the_database() {
     silica_ok(&["sql", arg(&path), "-c", "CREATE TABLE t (a)"]);
     // It has the database open while it waits for its script.
     let mut first = silica(&["sql", arg(&path)]).stdin(Stdio::piped()).spawn().expect("starts");
-    let refused = (0..1000).find_map(|_| {
-        let output = silica(&["sql", arg(&path), "-c", "SELECT 1"]).output().expect("runs");
-        (!output.status.success()).then_some(output)
-    });
-    let output = refused.expect("refused while the first one has it");
+    let lock = directory.join("app.db-silica/store/LOCK");
+    let own = format!("{}\n", first.id());
+    while std::fs::read_to_string(&lock).is_ok_and(|holder| holder != own) {
+        assert!(first.try_wait().expect("asked").is_none(), "it ended before it had its script");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = silica(&["sql", arg(&path), "-c", "SELECT 1"]).output().expect("runs");
+    assert!(!output.status.success(), "the first one has it");
     let words = text(&output.stderr);
     let expected = ["database is locked".to_string(), format!("process {}", first.id())];
     assert!(expected.iter().all(|word| words.contains(word)), "{words}");
