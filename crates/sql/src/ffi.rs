@@ -1,4 +1,5 @@
-//! The calls of `shim/silica_store.h`, which says what each does. The only file with unsafe code.
+//! The calls of `shim/silica_store.h`, which says what each does, but for
+//! `silica_sql_place`, which is in `ffi_marker.rs`.
 //!
 //! What the callers in C uphold, and every SAFETY comment here refers to:
 //!

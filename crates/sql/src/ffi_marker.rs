@@ -1,15 +1,13 @@
 //! `silica_sql_place` of `shim/silica_store.h`.
 
+use crate::failure::{Failure, code};
 use crate::marker::{Place, PlaceOptions, Storage, place};
-use silica::{Error, ErrorKind, Result};
+use silica::{Error, Result};
+use std::error::Error as _;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-
-const OK: c_int = 0;
-const BUSY: c_int = 5;
-const IOERR: c_int = 10;
-const CANTOPEN: c_int = 14;
 
 const STOCK: c_int = 0;
 const WRITABLE: c_int = 1;
@@ -46,11 +44,11 @@ unsafe extern "C" fn silica_sql_place(
         };
         place(path, options)
     };
-    let (code, found, text) = match asked() {
-        Ok(Place::Stock) => (OK, STOCK, None),
+    let (result, found, text) = match asked() {
+        Ok(Place::Stock) => (code::OK, STOCK, None),
         Ok(Place::Store { directory, is_read_only }) => {
             let found = if is_read_only { READ_ONLY } else { WRITABLE };
-            (OK, found, CString::new(directory.into_os_string().into_vec()).ok())
+            (code::OK, found, CString::new(directory.into_os_string().into_vec()).ok())
         }
         Err(error) => (code_of(&error), STOCK, CString::new(error.to_string()).ok()),
     };
@@ -58,17 +56,17 @@ unsafe extern "C" fn silica_sql_place(
     // SAFETY: the caller lets all three be written.
     unsafe {
         *kind = found;
-        *directory = if code == OK { text } else { std::ptr::null_mut() };
-        *message = if code == OK { std::ptr::null_mut() } else { text };
+        *directory = if result == code::OK { text } else { std::ptr::null_mut() };
+        *message = if result == code::OK { std::ptr::null_mut() } else { text };
     }
-    code
+    result
 }
 
 fn code_of(error: &Error) -> c_int {
-    match error.kind() {
-        ErrorKind::Locked | ErrorKind::Busy => BUSY,
-        ErrorKind::NotFound | ErrorKind::Config => CANTOPEN,
-        _ if error.to_string().contains("ermission") => CANTOPEN,
-        _ => IOERR,
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    match source.map(io::Error::kind) {
+        // As of a file of SQLite's that may not be opened.
+        Some(io::ErrorKind::PermissionDenied) => code::CANTOPEN,
+        _ => Failure::of_opening(error).code,
     }
 }

@@ -1,5 +1,7 @@
-//! The store below SQL: what the b-tree functions of SQLite ask of a database, on an engine that
-//! keeps its keys in order.
+//! SQL on an engine that keeps its keys in order: SQLite, with our storage before its b-tree.
+//!
+//! [`sql`] is for programs: connections, statements, rows. [`marker`] says where a database is.
+//! Below them stands the store, which the b-tree functions of SQLite ask:
 //!
 //! ```
 //! # let name = format!("silica-doc-sql-{}", std::process::id());
