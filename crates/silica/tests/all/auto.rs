@@ -1,5 +1,6 @@
 //! Engines that the models choose.
 
+use crate::killed::copy_of;
 use silica::{AUTO, Durability, ErrorKind, OpenOptions, Silica, WriteBatch};
 use std::path::Path;
 
@@ -22,17 +23,6 @@ fn put(store: &Silica, puts: u32) {
     let keyspace = store.keyspace("default").unwrap();
     for i in 0..puts {
         keyspace.put((i % KEYS).to_be_bytes(), [7; 60]).unwrap();
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (path, there) = (entry.path(), to.join(entry.file_name()));
-        match path.is_dir() {
-            true => copy(&path, &there),
-            false => _ = std::fs::copy(path, there).unwrap(),
-        }
     }
 }
 
@@ -148,7 +138,7 @@ fn a_store_that_died_keeps_its_order() {
         let store = open(&lived);
         overwrite(&store);
         if round == 1 {
-            copy(&lived, &died);
+            copy_of(&lived, &died);
         }
         store.close().unwrap();
     }

@@ -1,5 +1,6 @@
 //! What a migration into memory keeps, and what must not lie inside a store.
 
+use crate::killed::copy_of;
 use silica::{ErrorKind, FORGET_AT_EXIT, Keyspace, OpenOptions, Silica};
 use std::path::Path;
 
@@ -44,19 +45,6 @@ fn a_migration_into_memory_keeps_an_image_or_is_told_that_it_may_forget() {
     assert_eq!(migrate(&store, &[(FORGET_AT_EXIT, "on")]).unwrap(), 1000);
     store.close().unwrap();
     assert_eq!(count(&open(directory.path())), 0);
-}
-
-/// What a power cut, or SIGKILL, right after the migration leaves.
-fn copy_of(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_of(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod expiry;
 mod full_disk;
 mod golden;
 mod kept;
+mod killed;
 mod limits;
 mod memory;
 mod metrics;

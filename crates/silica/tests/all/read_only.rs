@@ -1,6 +1,7 @@
 //! Stores that are only read: nothing in their directories changes, and what an opening has to
 //! recover is there.
 
+use crate::killed::copy_of;
 use silica::{ErrorKind, OpenOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,17 +20,6 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
-}
-
 fn value(n: u32) -> Vec<u8> {
     n.to_le_bytes().repeat(1 + n as usize % 1000)
 }
@@ -45,7 +35,7 @@ fn stores(directory: &Path, engine: &str) -> [PathBuf; 2] {
     (0..2000u32).for_each(|n| keyspace.put(n.to_be_bytes(), value(n)).unwrap());
     (0..2000u32).step_by(7).for_each(|n| keyspace.delete(n.to_be_bytes()).unwrap());
     keyspace.sync().unwrap();
-    copy(&closed, &crashed);
+    copy_of(&closed, &crashed);
     drop(keyspace);
     store.close().unwrap();
     [crashed, closed]
