@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p silica-sql --example statements -- \
-//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [dir=PATH]
+//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [scans=5] [dir=PATH]
 //! ```
 
 use silica_sql::sql::{Sql, Value};
@@ -17,19 +17,21 @@ struct Sizes {
     bytes: usize,
     memory: u64,
     rounds: usize,
+    scans: u64,
     dir: PathBuf,
 }
 
 impl Sizes {
     fn from_args() -> Result<Self, Any> {
         let dir = std::env::temp_dir().join(format!("silica-statements-{}", std::process::id()));
-        let mut sizes = Sizes { rows: 100_000, bytes: 64, memory: 16 << 20, rounds: 3, dir };
+        let mut sizes = Sizes { rows: 100_000, bytes: 64, memory: 16 << 20, rounds: 3, scans: 5, dir };
         for argument in std::env::args().skip(1) {
             match argument.split_once('=').ok_or("arguments are NAME=VALUE")? {
                 ("rows", value) => sizes.rows = value.parse()?,
                 ("bytes", value) => sizes.bytes = value.parse()?,
                 ("memory", value) => sizes.memory = value.parse()?,
                 ("rounds", value) => sizes.rounds = value.parse()?,
+                ("scans", value) => sizes.scans = value.parse()?,
                 ("dir", value) => sizes.dir = value.into(),
                 (name, _) => return Err(format!("unknown argument '{name}'").into()),
             }
@@ -111,9 +113,11 @@ fn measure(sizes: &Sizes, storage: &str) -> Result<Vec<(&'static str, f64)>, Any
     found.push(("select by key, prepared", rate(rows, || each(&sql, SELECT, rows, row))?));
     found.push(("select by key, prepared anew", rate(rows, || anew(&sql, rows))?));
     let update = "UPDATE t SET v = ? WHERE k = ?";
-    let row = |n| vec![value.clone(), key(scattered(n, rows))];
+    // Another value: SQLite writes nothing where a row stays as it is.
+    let other = Value::Blob(vec![8; sizes.bytes]);
+    let row = |n| vec![other.clone(), key(scattered(n, rows))];
     found.push(("update by key", rate(rows, || each(&sql, update, rows, row))?));
-    let scans = 5;
+    let scans = sizes.scans;
     found.push((
         "rows of a scan",
         rate(scans * rows, || {
