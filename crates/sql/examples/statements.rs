@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p silica-sql --example statements -- \
-//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [scans=5] [dir=PATH]
+//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [scans=5] [batches=25] [dir=PATH]
 //! ```
 
 use silica_sql::sql::{Sql, Value};
@@ -18,13 +18,22 @@ struct Sizes {
     memory: u64,
     rounds: usize,
     scans: u64,
+    batches: u64,
     dir: PathBuf,
 }
 
 impl Sizes {
     fn from_args() -> Result<Self, Any> {
         let dir = std::env::temp_dir().join(format!("silica-statements-{}", std::process::id()));
-        let mut sizes = Sizes { rows: 100_000, bytes: 64, memory: 16 << 20, rounds: 3, scans: 5, dir };
+        let mut sizes = Sizes {
+            rows: 100_000,
+            bytes: 64,
+            memory: 16 << 20,
+            rounds: 3,
+            scans: 5,
+            batches: 0,
+            dir,
+        };
         for argument in std::env::args().skip(1) {
             match argument.split_once('=').ok_or("arguments are NAME=VALUE")? {
                 ("rows", value) => sizes.rows = value.parse()?,
@@ -32,6 +41,7 @@ impl Sizes {
                 ("memory", value) => sizes.memory = value.parse()?,
                 ("rounds", value) => sizes.rounds = value.parse()?,
                 ("scans", value) => sizes.scans = value.parse()?,
+                ("batches", value) => sizes.batches = value.parse()?,
                 ("dir", value) => sizes.dir = value.into(),
                 (name, _) => return Err(format!("unknown argument '{name}'").into()),
             }
@@ -137,7 +147,7 @@ fn measure(sizes: &Sizes, storage: &str) -> Result<Vec<(&'static str, f64)>, Any
     let synced = (rows / 100).clamp(20, 500);
     let row = |n| vec![key(n), value.clone()];
     found.push(("insert, synced", rate(synced, || each(&sql, insert, synced, row))?));
-    let batches = synced / 20;
+    let batches = if sizes.batches == 0 { synced / 20 } else { sizes.batches };
     found.push((
         "rows of synced batches of 999",
         rate(batches * 999, || {

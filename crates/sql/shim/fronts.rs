@@ -70,7 +70,14 @@ const VACUUM: &[&str] = &["sqlite3RunVacuum"];
 /// What is in front of it stands behind main.c, which knows our databases.
 const MEMDB: &[&str] = &["sqlite3_serialize"];
 
-const MAIN: &[&str] = &["sqlite3ErrStr"];
+const STATEMENTS: &[&str] =
+    &["sqlite3VdbeDelete", "sqlite3VdbeReset", "sqlite3ExpirePreparedStatements"];
+
+const STEP: &[&str] = &["sqlite3_step"];
+
+const PREPARE: &[&str] = &["sqlite3_prepare_v2", "sqlite3_prepare_v3", "sqlite3Reprepare"];
+
+const MAIN: &[&str] = &["sqlite3ErrStr", "sqlite3_close", "sqlite3_close_v2"];
 
 /// The files of the shim that stand behind btree.c, in their order.
 const BTREE_TEXTS: [&str; 3] = ["handle.c", "cursor.c", "write.c"];
@@ -89,6 +96,8 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     println!("cargo::rerun-if-changed=build.rs");
     let read = |name: &str| std::fs::read_to_string(shim.join(name)).expect("a file of the shim");
     let (pager, backup) = (read("pager.c"), read("backup.c"));
+    let (statements, prepare) = ([read("statements.c"), read("results.c")].concat(), read("prepare.c"));
+    let step = read("step.c");
     let (vacuum, words) = (read("vacuum.c"), read("main.c"));
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [
@@ -96,6 +105,9 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
         Front { file: "pager.c", functions: PAGER, is_for_itself: false, text: &pager },
         Front { file: "btree.c", functions: BTREE, is_for_itself: false, text: &btree },
         Front { file: "backup.c", functions: BACKUP, is_for_itself: true, text: &backup },
+        Front { file: "vdbeaux.c", functions: STATEMENTS, is_for_itself: true, text: &statements },
+        Front { file: "vdbeapi.c", functions: STEP, is_for_itself: true, text: &step },
+        Front { file: "prepare.c", functions: PREPARE, is_for_itself: true, text: &prepare },
         Front { file: "vacuum.c", functions: VACUUM, is_for_itself: false, text: &vacuum },
         Front { file: "main.c", functions: MAIN, is_for_itself: true, text: &words },
     ];
@@ -111,5 +123,8 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
         build.define(name, *value);
     }
     build.define("SQLITE_THREAD_LOCAL", "__thread");
+    if prefix.is_some() {
+        build.define("SILICA_IS_PREFIXED", None);
+    }
     build.compile(name);
 }

@@ -25,6 +25,9 @@ struct SilicaHandle {
   int flags;                 /* For silica_sql_open() */
   int level;                 /* PAGER_SYNCHRONOUS_OFF and so on */
   BtCursor *pCursors;        /* All open ones */
+  struct SilicaStatements *pStatements; /* Of the connection whose main database it is */
+  u64 expired;               /* How often that has expired its statements */
+  int keepsNoStatements;
 };
 
 #define isSilica(p) ((p)->lock.iTable==SILICA_MARK)
@@ -71,6 +74,20 @@ static int silicaConnect(Btree *p){
 }
 
 /**************************** Opening and closing ****************************/
+
+/* What the URI says of the store, for silica_sql_open(); NULL for nothing. */
+static char *silicaOptions(const char *zFilename){
+  static const char *const azName[] = { "memory_bytes", "results_bytes" };
+  char *zOptions = 0;
+  int i;
+  for(i=0; i<ArraySize(azName); i++){
+    const char *zValue = sqlite3_uri_parameter(zFilename, azName[i]);
+    if( zValue ){
+      zOptions = sqlite3_mprintf("%z%s%s=%s", zOptions, zOptions ? "&" : "", azName[i], zValue);
+    }
+  }
+  return zOptions;
+}
 
 SQLITE_PRIVATE int sqlite3BtreeOpen(
   sqlite3_vfs *pVfs, const char *zFilename, sqlite3 *db, Btree **ppBtree, int flags, int vfsFlags
@@ -127,10 +144,8 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(
   pHandle->level = PAGER_SYNCHRONOUS_FULL;
   if( kind==SILICA_PLACE_READ_ONLY ) pHandle->flags = SILICA_READ_ONLY;
   else pHandle->flags = SILICA_CREATE;
-  if( sqlite3_uri_parameter(zFilename, "memory_bytes") ){
-    pHandle->zOptions =
-        sqlite3_mprintf("memory_bytes=%s", sqlite3_uri_parameter(zFilename, "memory_bytes"));
-  }
+  pHandle->zOptions = silicaOptions(zFilename);
+  pHandle->keepsNoStatements = !sqlite3_uri_boolean(zFilename, "keep_statements", 1);
   p->lock.iTable = SILICA_MARK;
   p->lock.pNext = (BtLock*)pHandle;
   p->pBt->pPager->pVfs = silicaVfs();
@@ -151,6 +166,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
     silica_sql_free_text(pHandle->zDirectory);
     sqlite3_free(pHandle->zPath);
     sqlite3_free(pHandle->zOptions);
+    sqlite3_free(pHandle->pStatements);
     sqlite3_free(pHandle);
   }
   return stock_sqlite3BtreeClose(p);

@@ -34,3 +34,21 @@ SQLITE_API unsigned char *sqlite3_serialize(
   return pPages;
 }
 
+/* Statements that are kept end before their connection does. */
+static void silicaBeforeClose(sqlite3 *db){
+  if( db && sqlite3SafetyCheckSickOrOk(db) ){
+    sqlite3_mutex_enter(db->mutex);
+    silicaDropAll(db);
+    sqlite3_mutex_leave(db->mutex);
+  }
+}
+
+SQLITE_API int sqlite3_close(sqlite3 *db){
+  silicaBeforeClose(db);
+  return stock_sqlite3_close(db);
+}
+
+SQLITE_API int sqlite3_close_v2(sqlite3 *db){
+  silicaBeforeClose(db);
+  return stock_sqlite3_close_v2(db);
+}

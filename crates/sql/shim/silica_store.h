@@ -85,6 +85,19 @@ uint64_t silica_sql_bytes(SilicaDb *db);
 int silica_sql_sync(SilicaDb *db);
 int silica_sql_compact(SilicaDb *db);
 
+/* Results of statements that are kept, by a key that says all that they depend on but the contents
+** of the database. Bytes that key and rows may have together; 0 if none are kept. */
+uint32_t silica_sql_result_bytes_max(SilicaDb *db);
+/* 1 if there are rows that are what the statement would read now: then *size is how many bytes they
+** are, and they are in `rows` if there is `room` for them. */
+int silica_sql_result_find(SilicaDb *db, const uint8_t *key, uint32_t key_bytes, uint8_t *rows,
+                           uint32_t room, uint32_t *size);
+/* Begins to record what the connection reads, for one statement at a time: 1 if it does. The end
+** keeps what that statement has found, if `keeps`. */
+int silica_sql_result_begin(SilicaDb *db);
+void silica_sql_result_end(SilicaDb *db, const uint8_t *key, uint32_t key_bytes,
+                           const uint8_t *rows, uint32_t size, int keeps);
+
 /* `columns` is NULL for a tree of rows; else it has `count` columns, by which entries are
 ** distinct. The cursor begins nowhere. */
 int silica_sql_cursor_open(SilicaDb *db, uint32_t root, const SilicaColumn *columns, int count,

@@ -34,6 +34,28 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// See [`Shared::find_result`].
+    pub(crate) fn find_result(&self, key: &[u8], take: impl FnOnce(&[u8])) -> Result<bool> {
+        self.shared.find_result(key, take)
+    }
+
+    /// See [`Shared::begin_recording`].
+    pub(crate) fn begin_recording(&self) -> bool {
+        self.shared.begin_recording()
+    }
+
+    /// See [`Shared::end_recording`].
+    pub(crate) fn end_recording(&self, key: &[u8], rows: Option<&[u8]>) -> Result<()> {
+        self.shared.end_recording(key, rows)
+    }
+
+    /// See [`Shared::result_bytes_max`].
+    pub(crate) fn result_bytes_max(&self) -> usize {
+        self.shared.result_bytes_max()
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         // Cursors that are still there must not keep the turn of a transaction.

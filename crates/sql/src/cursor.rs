@@ -10,7 +10,7 @@
 
 use crate::encoding::{BEHIND, Column, Field, encode};
 use crate::failure::{Failure, Result, code};
-use crate::layout::{prefix, range, row_key, rowid_of};
+use crate::layout::{prefix, row_key, rowid_of};
 use crate::storage::{Cursor, Equal, Found};
 use crate::transaction::{Buffers, Shared, State};
 use crate::view::Idle;
@@ -430,7 +430,7 @@ impl Cursor for TreeCursor {
         self.shared.database().check_key(&self.written)?;
         self.shared.database().check_record(record.len())?;
         let mut state = self.shared.state().borrow_mut();
-        state.writing()?.put(&self.written, record);
+        state.writing()?.put(self.body.root, &self.written, record);
         self.body.go_to_written(&state, &self.written);
         Ok(())
     }
@@ -449,6 +449,6 @@ impl Cursor for TreeCursor {
     }
 
     fn count(&mut self) -> Result<u64> {
-        self.shared.state().borrow().count(&range(self.body.root))
+        self.shared.state().borrow().count(self.body.root)
     }
 }

@@ -12,6 +12,7 @@
 use crate::failure::{Failure, Result, code};
 use crate::layout::{HEADER_KEY, Header};
 use crate::pieces::{self, Failed};
+use crate::results::{Results, Written};
 use crate::view::{Kept, Slot, View};
 use log::error;
 use silica::engine::transaction::Transaction;
@@ -42,6 +43,7 @@ pub struct Database {
     value_bytes_max: usize,
     batch_bytes_max: usize,
     pub(crate) is_read_only: bool,
+    results: Option<Arc<Results>>,
     /// Keeps the store open; none in tests that bring an engine.
     store: Option<(Keyspace, Silica)>,
 }
@@ -62,10 +64,16 @@ impl Drop for Turn {
 
 impl Database {
     /// The database in a keyspace of `store`.
-    pub(crate) fn new(keyspace: Keyspace, store: Silica, is_read_only: bool) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        keyspace: Keyspace,
+        store: Silica,
+        is_read_only: bool,
+        results: Option<Results>,
+    ) -> Result<Arc<Self>> {
         let engine = Arc::clone(keyspace.engine());
         let batch_bytes_max = engine.descriptor().limits.batch_bytes_max;
-        Database::build(engine, Some((keyspace, store)), is_read_only, batch_bytes_max)
+        let store = Some((keyspace, store));
+        Database::build(engine, store, is_read_only, batch_bytes_max, results)
     }
 
     /// The database in an engine that keeps an order, which nobody else may write to.
@@ -76,7 +84,7 @@ impl Database {
 
     /// As [`Database::on`]; commits of more than `bytes` are written in pieces of a quarter.
     pub fn with_batches_of(engine: Arc<dyn silica::Engine>, bytes: usize) -> Result<Arc<Self>> {
-        Database::build(engine, None, false, bytes)
+        Database::build(engine, None, false, bytes, None)
     }
 
     fn build(
@@ -84,6 +92,7 @@ impl Database {
         store: Option<(Keyspace, Silica)>,
         is_read_only: bool,
         batch_bytes_max: usize,
+        results: Option<Results>,
     ) -> Result<Arc<Self>> {
         let limits = engine.descriptor().limits;
         let name = engine.descriptor().name;
@@ -115,6 +124,7 @@ impl Database {
             value_bytes_max: limits.value_bytes_max.saturating_sub(pieces::BESIDE_BYTES_MAX),
             batch_bytes_max,
             is_read_only,
+            results: results.map(Arc::new),
             store,
         }))
     }
@@ -156,6 +166,11 @@ impl Database {
         self.view_of(&mut self.state())
     }
 
+    /// Results of statements that are kept, if any are.
+    pub(crate) fn results(&self) -> Option<&Arc<Results>> {
+        self.results.as_ref()
+    }
+
     /// Commits since the database was opened.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::SeqCst)
@@ -195,7 +210,12 @@ impl Database {
         turn: &mut Turn,
         transaction: &mut Transaction,
         header: Header,
+        written: &Written,
     ) -> Result<()> {
+        if let Some(results) = &self.results {
+            // Only whoever has the turn counts commits up.
+            results.stamp(written, self.commits() + 1);
+        }
         if transaction.bytes() > self.batch_bytes_max {
             self.commit_in_pieces(turn, transaction)?;
         } else {

@@ -36,6 +36,7 @@ mod layout;
 pub mod marker;
 mod pieces;
 mod registry;
+mod results;
 #[allow(unsafe_code)]
 pub mod sql;
 mod storage;
@@ -47,4 +48,5 @@ pub use cursor::TreeCursor;
 pub use database::Database;
 pub use failure::{Failure, Result, code};
 pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
+pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

@@ -3,6 +3,7 @@
 
 use crate::database::Database;
 use crate::failure::{Failure, Result, code};
+use crate::results::{RESULTS_BYTES_MIN, Results};
 use log::warn;
 use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, OpenOptions, parse_size};
 use std::collections::BTreeMap;
@@ -26,6 +27,9 @@ pub struct Options {
     pub is_read_only: bool,
     /// Memory of the store, unless another connection has it open already.
     pub memory_bytes: u64,
+    /// What of it results of statements take, so that they need not run again; 0 for none, `None`
+    /// for a sixteenth, if that is enough for a cache.
+    pub results_bytes: Option<u64>,
     /// Which way its reads and writes take, unless another connection has it open already. What
     /// does not fit into so little memory as usual is to be in the page cache, where SQLite has
     /// its databases, too: a read from there takes 1 us, one of the device 50.
@@ -38,14 +42,15 @@ impl Default for Options {
             creates: true,
             is_read_only: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            results_bytes: None,
             io: IoChoice::Buffered,
         }
     }
 }
 
 impl Options {
-    /// Changes what `text` says: `name=value`, several joined by `&`. There are `memory_bytes`, a
-    /// number, also as `64MiB`, and `io`, which is `buffered` or `direct`.
+    /// Changes what `text` says: `name=value`, several joined by `&`. There are `memory_bytes` and
+    /// `results_bytes`, numbers, also as `64MiB`, and `io`, which is `buffered` or `direct`.
     ///
     /// # Errors
     /// `CANTOPEN` for what is not known.
@@ -54,18 +59,42 @@ impl Options {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (name, value, parse_size(value)) {
                 ("memory_bytes", _, Some(bytes)) => self.memory_bytes = bytes,
+                ("results_bytes", _, Some(bytes)) => self.results_bytes = Some(bytes),
                 ("io", "buffered", _) => self.io = IoChoice::Buffered,
                 ("io", "direct", _) => self.io = IoChoice::Auto,
                 _ => {
                     let words = format!(
-                        "no option '{pair}'; there are memory_bytes=64MiB, say, io=buffered and \
-                         io=direct"
+                        "no option '{pair}'; there are memory_bytes=64MiB, say, results_bytes=1MiB, \
+                         io=buffered and io=direct"
                     );
                     return Err(Failure::new(code::CANTOPEN, words));
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Memory for results of statements, out of the database's.
+    fn results(&self) -> Result<u64> {
+        let bytes = match self.results_bytes {
+            None => match self.memory_bytes / 16 {
+                bytes if bytes < RESULTS_BYTES_MIN => 0,
+                bytes => bytes,
+            },
+            Some(bytes) => bytes,
+        };
+        let may_be = RESULTS_BYTES_MIN..=self.memory_bytes / 2;
+        if bytes == 0 || may_be.contains(&bytes) {
+            return Ok(bytes);
+        }
+        let words = format!(
+            "results_bytes={bytes} has to be 0, or from {RESULTS_BYTES_MIN} to half of \
+             memory_bytes, which is {}",
+            self.memory_bytes
+        );
+        Err(Failure::new(code::CANTOPEN, words))
     }
 }
 
@@ -106,11 +135,12 @@ fn open(directory: &Path, options: Options) -> Result<Arc<Database>> {
 }
 
 fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
+    let results_bytes = options.results()?;
     let opening = OpenOptions::new()
         .create(options.creates && !options.is_read_only)
         .device(DeviceOptions { io: options.io, ..DeviceOptions::default() })
         .read_only(options.is_read_only)
-        .memory_bytes(options.memory_bytes)
+        .memory_bytes(options.memory_bytes - results_bytes)
         .declare(KEYSPACE, DEFAULT_ENGINE, &[]);
     let store = opening.open(directory).map_err(|error| Failure::of_opening(&error))?;
     let keyspace = match options.creates && !options.is_read_only {
@@ -118,7 +148,10 @@ fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
         false => store.existing(KEYSPACE),
     };
     match keyspace.map_err(|error| Failure::of_opening(&error))? {
-        Some(keyspace) => Database::new(keyspace, store, options.is_read_only),
+        Some(keyspace) => {
+            let results = if results_bytes > 0 { Some(Results::new(results_bytes)?) } else { None };
+            Database::new(keyspace, store, options.is_read_only, results)
+        }
         None => {
             let words = format!(
                 "{} is a store without the keyspace '{KEYSPACE}', so no SQL database",

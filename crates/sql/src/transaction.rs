@@ -13,6 +13,7 @@ use crate::encoding::Column;
 use crate::failure::{Failure, Result};
 use crate::layout::{HEADER_KEY, Header, all_ranges, range, row_key, tree_key};
 use crate::registry::Handle;
+use crate::results::{Recording, Results, Written};
 use crate::storage::{META_COUNT, META_DATA_VERSION};
 use crate::view::{Idle, IdleIterators, Kept, Slot, View};
 use silica::engine::transaction::{Savepoint, Transaction};
@@ -31,6 +32,9 @@ pub(crate) struct Writing {
     /// The header, if it is known.
     header: Cell<Option<Header>>,
     has_written: bool,
+    /// Whom to tell what is written.
+    results: Option<Arc<Results>>,
+    written: Written,
 }
 
 impl Writing {
@@ -46,21 +50,37 @@ impl Writing {
     }
 
     fn set_header(&mut self, header: Header) {
-        self.put(HEADER_KEY, &header.encode());
+        if let Some(results) = &self.results {
+            results.note_header_written(&mut self.written);
+        }
+        self.has_written = true;
+        self.transaction.put(HEADER_KEY, EntryRef::new(&header.encode()));
         self.header.set(Some(header));
     }
 
-    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+    /// Puts an entry of tree `root`.
+    #[inline]
+    pub(crate) fn put(&mut self, root: u32, key: &[u8], value: &[u8]) {
+        if let Some(results) = &self.results {
+            results.note_written(&mut self.written, root, key);
+        }
         self.has_written = true;
         self.transaction.put(key, EntryRef::new(value));
     }
 
-    fn delete(&mut self, key: &[u8]) {
+    /// Deletes an entry of tree `root`.
+    fn delete(&mut self, root: u32, key: &[u8]) {
+        if let Some(results) = &self.results {
+            results.note_written(&mut self.written, root, key);
+        }
         self.has_written = true;
         self.transaction.delete(key);
     }
 
     fn delete_range(&mut self, range: &KeyRange) {
+        if let Some(results) = &self.results {
+            results.note_all_written(&mut self.written);
+        }
         self.has_written = true;
         self.transaction.delete_range(range);
     }
@@ -150,6 +170,9 @@ pub(crate) struct State {
     /// Iterators of the view that is read.
     idle: IdleIterators,
     buffers: Vec<Buffers>,
+    results: Option<Arc<Results>>,
+    /// What a statement reads whose result is to be kept.
+    recording: RefCell<Option<Recording>>,
 }
 
 fn no_transaction() -> Failure {
@@ -205,7 +228,7 @@ impl State {
     /// `MISUSE` if this transaction does not write.
     #[inline]
     pub(crate) fn put_row(&mut self, root: u32, rowid: i64, record: &[u8]) -> Result<()> {
-        self.writing()?.put(&row_key(root, rowid), record);
+        self.writing()?.put(root, &row_key(root, rowid), record);
         self.last_rows.put(root, rowid);
         Ok(())
     }
@@ -215,7 +238,7 @@ impl State {
     /// # Errors
     /// `MISUSE` if this transaction does not write.
     pub(crate) fn delete(&mut self, root: u32, key: &[u8], rowid: Option<i64>) -> Result<()> {
-        self.writing()?.delete(key);
+        self.writing()?.delete(root, key);
         if let Some(rowid) = rowid {
             self.last_rows.delete(root, rowid);
         }
@@ -229,6 +252,7 @@ impl State {
         key: &[u8],
         read: impl FnOnce(Option<EntryRef<'_>>) -> T,
     ) -> Result<T> {
+        self.note_read(|results, recording, number| results.note_read(recording, number, key));
         match &self.phase {
             Phase::Reads(view) => Ok(view.snapshot.get_with(key, read)?),
             Phase::Writes(writing) => Ok(writing.transaction.get(key, read)?),
@@ -238,6 +262,9 @@ impl State {
 
     /// An iterator over a tree, which sees later writes of this transaction, too.
     pub(crate) fn iterate(&mut self, root: u32) -> Result<Idle> {
+        self.note_read(|results, recording, number| {
+            results.note_tree_read(recording, number, root);
+        });
         match self.idle.take(root) {
             Some(idle) => Ok(idle),
             None => Ok(Idle { root, iterator: self.iterator(&range(root))?, uses: 0 }),
@@ -276,8 +303,12 @@ impl State {
         }
     }
 
-    /// The number of entries in `range`.
-    pub(crate) fn count(&self, range: &KeyRange) -> Result<u64> {
+    /// The number of entries of tree `root`.
+    pub(crate) fn count(&self, root: u32) -> Result<u64> {
+        self.note_read(|results, recording, number| {
+            results.note_tree_read(recording, number, root);
+        });
+        let range = &range(root);
         let view = match &self.phase {
             Phase::Reads(view) => view,
             Phase::Writes(writing) if !writing.has_written => &writing.view,
@@ -292,6 +323,19 @@ impl State {
             }
         };
         Ok(Arc::clone(&view.snapshot).count(range)?)
+    }
+
+    /// Tells of a read, if a statement's reads are recorded.
+    #[inline]
+    fn note_read(&self, note: impl FnOnce(&Results, &mut Recording, Option<u64>)) {
+        let Some(results) = &self.results else { return };
+        if let Some(recording) = &mut *self.recording.borrow_mut() {
+            let number = match &self.phase {
+                Phase::Reads(view) => Some(view.number),
+                Phase::Writes(_) | Phase::Idle => None,
+            };
+            note(results, recording, number);
+        }
     }
 
     fn header(&self) -> Result<Header> {
@@ -327,7 +371,8 @@ impl Shared {
     pub(crate) fn new(database: Handle, is_read_only: bool) -> Self {
         let is_read_only = is_read_only || database.is_read_only;
         let slot = database.add_slot();
-        Shared { state: RefCell::default(), slot, database, is_read_only }
+        let state = State { results: database.results().cloned(), ..State::default() };
+        Shared { state: RefCell::new(state), slot, database, is_read_only }
     }
 
     pub(crate) fn database(&self) -> &Arc<Database> {
@@ -358,8 +403,16 @@ impl Shared {
         state.last_rows.keep_if_of(view.number);
         let transaction = self.database.transaction(&view);
         let header = Cell::new(Some(view.header));
-        let savepoints = Vec::new();
-        let writing = Writing { view, transaction, turn, savepoints, header, has_written: false };
+        let writing = Writing {
+            view,
+            transaction,
+            turn,
+            savepoints: Vec::new(),
+            header,
+            has_written: false,
+            results: state.results.clone(),
+            written: Written::default(),
+        };
         state.enter(Phase::Writes(Box::new(writing)));
         Ok(())
     }
@@ -399,7 +452,8 @@ impl Shared {
             has_written = writing.has_written;
             if has_written {
                 let header = writing.header()?;
-                self.database.commit(&mut writing.turn, &mut writing.transaction, header)?;
+                let Writing { turn, transaction, written, .. } = &mut **writing;
+                self.database.commit(turn, transaction, header, written)?;
                 state.own_commits += 1;
                 state.last_rows.commits += 1;
             }
@@ -469,10 +523,53 @@ impl Shared {
                 writing.savepoints.clear();
                 writing.header.set(Some(writing.view.header));
                 writing.has_written = false;
+                writing.written.clear();
                 state.generation += 1;
             }
         }
         Ok(())
+    }
+
+    /// Calls `take` with the rows that are kept of the statement that `key` stands for, if they are
+    /// what it would read now; false if there are none.
+    pub(crate) fn find_result(&self, key: &[u8], take: impl FnOnce(&[u8])) -> Result<bool> {
+        let state = self.state.borrow();
+        let Some(results) = &state.results else { return Ok(false) };
+        let number = match &state.phase {
+            Phase::Idle => self.database.commits(),
+            Phase::Reads(view) => view.number,
+            Phase::Writes(_) => return Ok(false),
+        };
+        results.find(key, number, take)
+    }
+
+    /// Begins to record what is read; false if that is done already, or nothing is kept.
+    pub(crate) fn begin_recording(&self) -> bool {
+        let state = self.state.borrow();
+        let mut recording = state.recording.borrow_mut();
+        let begins = state.results.is_some()
+            && recording.is_none()
+            && !matches!(state.phase, Phase::Writes(_));
+        if begins {
+            *recording = Some(Recording::default());
+        }
+        begins
+    }
+
+    /// Ends what [`Shared::begin_recording`] began; `rows` are what was read, if they are to be kept
+    /// for the statement that `key` stands for.
+    pub(crate) fn end_recording(&self, key: &[u8], rows: Option<&[u8]>) -> Result<()> {
+        let state = self.state.borrow();
+        let recording = state.recording.borrow_mut().take();
+        match (&state.results, recording, rows) {
+            (Some(results), Some(recording), Some(rows)) => results.keep(recording, key, rows),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that a statement's key and rows may have to be kept; 0 if nothing is kept.
+    pub(crate) fn result_bytes_max(&self) -> usize {
+        self.database.results().map_or(0, |results| results.result_bytes_max())
     }
 
     pub(crate) fn meta(&self, index: usize) -> Result<u32> {
@@ -510,7 +607,7 @@ impl Shared {
             header.last_root += 1;
             header.last_root
         })?;
-        state.writing()?.put(&tree_key(root), &[u8::from(has_rowids)]);
+        state.writing()?.put(root, &tree_key(root), &[u8::from(has_rowids)]);
         Ok(root)
     }
 
@@ -518,7 +615,7 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         let writing = state.writing()?;
         writing.delete_range(&range(root));
-        writing.delete(&tree_key(root));
+        writing.delete(root, &tree_key(root));
         state.last_rows.remove(root);
         Ok(())
     }
@@ -536,7 +633,7 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         let range = range(root);
         state.writing()?;
-        let entries = if is_counted { state.count(&range)? } else { 0 };
+        let entries = if is_counted { state.count(root)? } else { 0 };
         state.writing()?.delete_range(&range);
         state.last_rows.remove(root);
         Ok(entries)

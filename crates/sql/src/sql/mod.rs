@@ -88,6 +88,19 @@ fn c_string(text: &str) -> Result<CString> {
     })
 }
 
+/// See [`Sql::counts`]. Statements are counted that may be kept, and results that may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StatementCounts {
+    /// Statements that were compiled.
+    pub compiled: u64,
+    /// Statements that were prepared without being compiled.
+    pub taken: u64,
+    /// Results that a statement's program came to.
+    pub computed: u64,
+    /// Results that were kept, and handed out.
+    pub served: u64,
+}
+
 /// A connection to a database: a Silica database, a file of SQLite's, or `:memory:`. One thread
 /// uses it at a time.
 pub struct Sql {
@@ -168,6 +181,15 @@ impl Sql {
     pub fn last_insert_rowid(&self) -> i64 {
         // SAFETY: an open connection.
         unsafe { sys::last_insert_rowid(self.db.as_ptr()) }
+    }
+
+    /// How often this connection did without compiling a statement, and without running one.
+    pub fn counts(&self) -> StatementCounts {
+        let mut counts = [0; 4];
+        // SAFETY: an open connection, and four numbers that may be written.
+        unsafe { sys::statement_counts(self.db.as_ptr(), counts.as_mut_ptr()) };
+        let [compiled, taken, computed, served] = counts;
+        StatementCounts { compiled, taken, computed, served }
     }
 
     /// True within a transaction.

@@ -39,6 +39,8 @@ unsafe extern "C" {
         flags: c_int,
         vfs: *const c_char,
     ) -> c_int;
+    #[link_name = "silica_statement_counts"]
+    pub(super) fn statement_counts(db: *mut Sqlite, counts: *mut u64);
     #[link_name = "silica_sqlite3_close_v2"]
     pub(super) fn close_v2(db: *mut Sqlite) -> c_int;
     #[link_name = "silica_sqlite3_errmsg"]

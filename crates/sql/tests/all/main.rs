@@ -5,4 +5,5 @@ mod directories;
 mod model;
 mod same;
 mod sql;
+mod statements;
 mod threads;

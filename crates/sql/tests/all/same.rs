@@ -184,7 +184,12 @@ fn compare(seed: u64, statements: u64) {
     let mut random = Random(Prng::new(seed));
     let mut log = Vec::new();
     for n in 0..statements {
-        let statement = random.statement();
+        // Statements and results that are kept are met again.
+        let again: Option<&String> = match random.0.below(3) {
+            0 => log.iter().rev().take(20).filter(|old: &&String| old.starts_with("SELECT")).last(),
+            _ => None,
+        };
+        let statement = again.cloned().unwrap_or_else(|| random.statement());
         let [one, other] = [&mut ours, &mut theirs].map(|sql| shown(&outcome(sql, &statement)));
         log.push(statement);
         assert!(
