@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run --release -p silica-sql --example statements -- \
-//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [scans=5] [batches=25] [dir=PATH]
+//!     [rows=100000] [bytes=64] [memory=16777216] [rounds=3] [scans=5] [batches=25] [dir=PATH] \
+//!     [only=NAME] [storage=silica]
 //! ```
 
 use silica_sql::sql::{Sql, Value};
@@ -19,6 +20,9 @@ struct Sizes {
     rounds: usize,
     scans: u64,
     batches: u64,
+    /// What is measured beside the inserts; all if it is empty.
+    only: String,
+    storage: String,
     dir: PathBuf,
 }
 
@@ -33,6 +37,8 @@ impl Sizes {
             scans: 5,
             batches: 0,
             dir,
+            only: String::new(),
+            storage: String::new(),
         };
         for argument in std::env::args().skip(1) {
             match argument.split_once('=').ok_or("arguments are NAME=VALUE")? {
@@ -42,6 +48,8 @@ impl Sizes {
                 ("rounds", value) => sizes.rounds = value.parse()?,
                 ("scans", value) => sizes.scans = value.parse()?,
                 ("batches", value) => sizes.batches = value.parse()?,
+                ("only", value) => sizes.only = value.into(),
+                ("storage", value) => sizes.storage = value.into(),
                 ("dir", value) => sizes.dir = value.into(),
                 (name, _) => return Err(format!("unknown argument '{name}'").into()),
             }
@@ -98,6 +106,14 @@ fn anew(sql: &Sql, rows: u64) -> Result<(), Any> {
     Ok(())
 }
 
+fn scan(sql: &mut Sql, sizes: &Sizes) -> Result<(), Any> {
+    for _ in 0..sizes.scans {
+        let sum = sql.query("SELECT count(*), total(length(v)) FROM t", &[])?;
+        assert_eq!(sum[0][0], Value::Integer(sizes.rows as i64));
+    }
+    Ok(())
+}
+
 /// The rows of one storage: name and statements a second.
 fn measure(sizes: &Sizes, storage: &str) -> Result<Vec<(&'static str, f64)>, Any> {
     let rows = sizes.rows;
@@ -119,47 +135,50 @@ fn measure(sizes: &Sizes, storage: &str) -> Result<Vec<(&'static str, f64)>, Any
     let mut sql = fresh()?;
     let row = |n| vec![key(scattered(n, rows)), value.clone()];
     found.push(("insert, random keys", rate(rows, || each(&sql, insert, rows, row))?));
+    let wants = |name: &str| sizes.only.is_empty() || name.contains(&sizes.only);
     let row = |n| vec![key(scattered(n, rows))];
-    found.push(("select by key, prepared", rate(rows, || each(&sql, SELECT, rows, row))?));
-    found.push(("select by key, prepared anew", rate(rows, || anew(&sql, rows))?));
-    let update = "UPDATE t SET v = ? WHERE k = ?";
-    // Another value: SQLite writes nothing where a row stays as it is.
-    let other = Value::Blob(vec![8; sizes.bytes]);
-    let row = |n| vec![other.clone(), key(scattered(n, rows))];
-    found.push(("update by key", rate(rows, || each(&sql, update, rows, row))?));
-    let scans = sizes.scans;
-    found.push((
-        "rows of a scan",
-        rate(scans * rows, || {
-            for _ in 0..scans {
-                let sum = sql.query("SELECT count(*), total(length(v)) FROM t", &[])?;
-                assert_eq!(sum[0][0], Value::Integer(rows as i64));
-            }
-            Ok(())
-        })?,
-    ));
-    let row = |n| vec![key(scattered(n, rows))];
-    found.push((
-        "delete by key",
-        rate(rows, || each(&sql, "DELETE FROM t WHERE k = ?", rows, row))?,
-    ));
+    if wants("select by key, prepared") {
+        found.push(("select by key, prepared", rate(rows, || each(&sql, SELECT, rows, row))?));
+    }
+    if wants("select by key, prepared anew") {
+        found.push(("select by key, prepared anew", rate(rows, || anew(&sql, rows))?));
+    }
+    if wants("update by key") {
+        let update = "UPDATE t SET v = ? WHERE k = ?";
+        // Another value: SQLite writes nothing where a row stays as it is.
+        let other = Value::Blob(vec![8; sizes.bytes]);
+        let row = |n| vec![other.clone(), key(scattered(n, rows))];
+        found.push(("update by key", rate(rows, || each(&sql, update, rows, row))?));
+    }
+    if wants("rows of a scan") {
+        found.push(("rows of a scan", rate(sizes.scans * rows, || scan(&mut sql, sizes))?));
+    }
+    if wants("delete by key") {
+        let delete = "DELETE FROM t WHERE k = ?";
+        found.push(("delete by key", rate(rows, || each(&sql, delete, rows, row))?));
+    }
     sql.run("PRAGMA synchronous = FULL")?;
     let synced = (rows / 100).clamp(20, 500);
-    let row = |n| vec![key(n), value.clone()];
-    found.push(("insert, synced", rate(synced, || each(&sql, insert, synced, row))?));
-    let batches = if sizes.batches == 0 { synced / 20 } else { sizes.batches };
-    found.push((
-        "rows of synced batches of 999",
-        rate(batches * 999, || {
-            for batch in 0..batches {
-                let row = |n| vec![key(1_000_000 + batch * 999 + n), value.clone()];
-                sql.transaction(|sql| {
-                    each(sql, insert, 999, row).map_err(|e| *e.downcast().expect("SQL's error"))
-                })?;
-            }
-            Ok(())
-        })?,
-    ));
+    if wants("insert, synced") {
+        let row = |n| vec![key(2_000_000 + n), value.clone()];
+        found.push(("insert, synced", rate(synced, || each(&sql, insert, synced, row))?));
+    }
+    if wants("rows of synced batches of 999") {
+        let batches = if sizes.batches == 0 { synced / 20 } else { sizes.batches };
+        let row = |n| vec![key(1_000_000 + n), value.clone()];
+        found.push((
+            "rows of synced batches of 999",
+            rate(batches * 999, || {
+                for batch in 0..batches {
+                    sql.transaction(|sql| {
+                        let row = |n| row(batch * 999 + n);
+                        each(sql, insert, 999, row).map_err(|e| *e.downcast().expect("SQL's error"))
+                    })?;
+                }
+                Ok(())
+            })?,
+        ));
+    }
     Ok(found)
 }
 
@@ -185,6 +204,11 @@ fn main() -> Result<(), Any> {
     );
     let mut rounds = Vec::new();
     for _ in 0..sizes.rounds {
+        if !sizes.storage.is_empty() {
+            // For a profile.
+            println!("{:?}", measure(&sizes, &sizes.storage)?);
+            return Ok(());
+        }
         rounds.push((measure(&sizes, "silica")?, measure(&sizes, "sqlite")?));
     }
     println!("{:32} {:>12} {:>12} {:>7}", "", "silica", "sqlite", "ratio");

@@ -52,6 +52,7 @@ SQLITE_PRIVATE int sqlite3BtreeCursor(
   pCur->pgnoRoot = iTable;
   pCur->iPage = -1;
   pCur->ix = 0;
+  pCur->info.nSize = 0;
   pCur->pKeyInfo = pKeyInfo;
   pCur->curIntKey = pKeyInfo==0;
   pCur->pBtree = p;
@@ -95,6 +96,7 @@ SQLITE_PRIVATE int sqlite3BtreeCursorRestore(BtCursor *pCur, int *pDifferentRow)
     *pDifferentRow = pCur->eState!=CURSOR_VALID;
     return SQLITE_OK;
   }
+  pCur->info.nSize = 0;
   rc = silica_sql_cursor_restore(silicaCursor(pCur), &isOther);
   *pDifferentRow = rc!=SQLITE_OK || isOther;
   if( rc==SQLITE_OK ){
@@ -108,17 +110,35 @@ SQLITE_PRIVATE int sqlite3BtreeCursorRestore(BtCursor *pCur, int *pDifferentRow)
 
 static int silicaEnd(BtCursor *pCur, int rc, int isEmpty){
   pCur->ix = 0;
+  pCur->info.nSize = 0;
   pCur->eState = rc==SQLITE_OK && !isEmpty ? CURSOR_VALID : CURSOR_INVALID;
   return silicaError(pCur->pBtree, rc);
 }
 
+/* Keeps the entry that a move has come to in the cursor's `info`, whose nSize is 1 then, so that
+** nobody asks for it through the seam. */
+static void silicaNoteEntry(BtCursor *pCur, const SilicaEntry *pEntry){
+  if( pEntry->record && pCur->eState==CURSOR_VALID ){
+    pCur->info.nKey = pEntry->rowid;
+    pCur->info.pPayload = (u8*)pEntry->record;
+    pCur->info.nPayload = pEntry->size;
+    pCur->info.nSize = 1;
+  }
+}
+
+#define silicaHasEntry(pCur) ((pCur)->info.nSize!=0 && (pCur)->eState==CURSOR_VALID)
+
 SQLITE_PRIVATE int sqlite3BtreeFirst(BtCursor *pCur, int *pRes){
+  SilicaEntry entry;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeFirst(pCur, pRes);
   SILICA_FAULT(pCur);
   *pRes = 1;
-  rc = silica_sql_cursor_first(silicaCursor(pCur), pRes);
-  return silicaEnd(pCur, rc, *pRes);
+  entry.record = 0;
+  rc = silica_sql_cursor_first(silicaCursor(pCur), pRes, &entry);
+  rc = silicaEnd(pCur, rc, *pRes);
+  silicaNoteEntry(pCur, &entry);
+  return rc;
 }
 
 SQLITE_PRIVATE int sqlite3BtreeIsEmpty(BtCursor *pCur, int *pRes){
@@ -131,30 +151,40 @@ SQLITE_PRIVATE int sqlite3BtreeIsEmpty(BtCursor *pCur, int *pRes){
 }
 
 SQLITE_PRIVATE int sqlite3BtreeLast(BtCursor *pCur, int *pRes){
+  SilicaEntry entry;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeLast(pCur, pRes);
   SILICA_FAULT(pCur);
   *pRes = 1;
-  rc = silica_sql_cursor_last(silicaCursor(pCur), pRes);
-  return silicaEnd(pCur, rc, *pRes);
+  entry.record = 0;
+  rc = silica_sql_cursor_last(silicaCursor(pCur), pRes, &entry);
+  rc = silicaEnd(pCur, rc, *pRes);
+  silicaNoteEntry(pCur, &entry);
+  return rc;
 }
 
 SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
+  SilicaEntry entry;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeNext(pCur, flags);
   SILICA_FAULT(pCur);
   if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
-  rc = silica_sql_cursor_next(silicaCursor(pCur));
-  return silicaEnd(pCur, rc, 0);
+  entry.record = 0;
+  rc = silicaEnd(pCur, silica_sql_cursor_next(silicaCursor(pCur), &entry), 0);
+  silicaNoteEntry(pCur, &entry);
+  return rc;
 }
 
 SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *pCur, int flags){
+  SilicaEntry entry;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePrevious(pCur, flags);
   SILICA_FAULT(pCur);
   if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
-  rc = silica_sql_cursor_previous(silicaCursor(pCur));
-  return silicaEnd(pCur, rc, 0);
+  entry.record = 0;
+  rc = silicaEnd(pCur, silica_sql_cursor_previous(silicaCursor(pCur), &entry), 0);
+  silicaNoteEntry(pCur, &entry);
+  return rc;
 }
 
 /* Sees to it that a cursor that missed is at the entry before, if there is one. */
@@ -175,14 +205,17 @@ SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *pCur){
 }
 
 SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *pCur, i64 intKey, int biasRight, int *pRes){
+  SilicaEntry entry;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeTableMoveto(pCur, intKey, biasRight, pRes);
   SILICA_FAULT(pCur);
   *pRes = -1;
-  rc = silica_sql_cursor_seek_row(silicaCursor(pCur), intKey, pRes);
+  entry.record = 0;
+  rc = silica_sql_cursor_seek_row(silicaCursor(pCur), intKey, pRes, &entry);
   silicaEnd(pCur, rc, 0);
   pCur->info.nKey = intKey;
   if( *pRes<0 ) pCur->ix = IS_BETWEEN;
+  else silicaNoteEntry(pCur, &entry);
   return rc;
 }
 
@@ -243,31 +276,35 @@ static void silicaKeyClear(SilicaKey *pKey){
 }
 
 SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pIdxKey, int *pRes){
+  SilicaEntry entry;
   SilicaKey key;
   int rc, isDone = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeIndexMoveto(pCur, pIdxKey, pRes);
   SILICA_FAULT(pCur);
   *pRes = -1;
+  entry.record = 0;
   rc = silicaKeyInit(&key, pCur->pKeyInfo, pIdxKey->aMem, pIdxKey->nField);
   if( rc==SQLITE_OK && pIdxKey->default_rc!=0 && (pCur->hints & BTREE_SEEK_EQ)!=0 ){
     /* The machine goes on only where an entry is equal, and compares it no more. */
-    rc = silica_sql_cursor_seek_key(silicaCursor(pCur), key.aField, key.nField, 0, pRes);
+    rc = silica_sql_cursor_seek_key(silicaCursor(pCur), key.aField, key.nField, 0, pRes, &entry);
     pIdxKey->eqSeen = rc==SQLITE_OK && *pRes==0;
     /* At the first of them: where the last is wanted, or none is equal, it is looked for. */
     isDone = pIdxKey->default_rc>0 && *pRes==0;
   }
   if( rc==SQLITE_OK && !isDone ){
     rc = silica_sql_cursor_seek_key(silicaCursor(pCur), key.aField, key.nField,
-                                    pIdxKey->default_rc, pRes);
+                                    pIdxKey->default_rc, pRes, &entry);
   }
   silicaKeyClear(&key);
   silicaEnd(pCur, rc, 0);
   if( *pRes<0 ) pCur->ix = IS_BETWEEN;
+  else silicaNoteEntry(pCur, &entry);
   return rc;
 }
 
 SQLITE_PRIVATE i64 sqlite3BtreeIntegerKey(BtCursor *pCur){
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeIntegerKey(pCur);
+  if( silicaHasEntry(pCur) ) return pCur->info.nKey;
   silicaSettle(pCur);
   return silica_sql_cursor_rowid(silicaCursor(pCur));
 }
@@ -279,6 +316,10 @@ SQLITE_PRIVATE i64 sqlite3BtreeOffset(BtCursor *pCur){
 SQLITE_PRIVATE const void *sqlite3BtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
   const void *pRecord;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadFetch(pCur, pAmt);
+  if( silicaHasEntry(pCur) ){
+    *pAmt = pCur->info.nPayload;
+    return pCur->info.pPayload;
+  }
   silicaSettle(pCur);
   *pAmt = 0;
   pRecord = silica_sql_cursor_record(silicaCursor(pCur), pAmt);
@@ -288,6 +329,7 @@ SQLITE_PRIVATE const void *sqlite3BtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
 SQLITE_PRIVATE u32 sqlite3BtreePayloadSize(BtCursor *pCur){
   u32 n = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadSize(pCur);
+  if( silicaHasEntry(pCur) ) return pCur->info.nPayload;
   silicaSettle(pCur);
   silica_sql_cursor_record(silicaCursor(pCur), &n);
   return n;
@@ -345,6 +387,7 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *pCur, u32 offset, u32 amt, void
   memcpy(pNew, pRecord, n);
   memcpy(pNew+offset, z, amt);
   silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  pCur->info.nSize = 0;
   rc = silica_sql_cursor_put_row(silicaCursor(pCur),
                                  silica_sql_cursor_rowid(silicaCursor(pCur)), pNew, n, 0);
   sqlite3_free(pNew);

@@ -280,17 +280,6 @@ static int silicaDress(SilicaStatement *pStatement, const char *zText, SilicaTex
   return rc;
 }
 
-static u32 silicaHash(const char *z, int n){
-  u64 hash = n;
-  for(; n>=8; z+=8, n-=8){
-    u64 word;
-    memcpy(&word, z, 8);
-    hash = silicaMix(hash, word);
-  }
-  for(; n>0; z++, n--) hash = silicaMix(hash, (u8)z[0]);
-  return (u32)(hash>>32) ^ (u32)hash;
-}
-
 /* Compiles a text and makes a statement of it that can be kept. With literals hidden it answers
 ** SQLITE_MISMATCH if they had better not be. */
 static int silicaCompile(

@@ -261,6 +261,35 @@ static int silicaFindResult(SilicaStatement *pStatement, SilicaDb *pDb){
   return 1;
 }
 
+/* Looks that decide whether looking pays, how many of them have to find something, and how often it
+** is left alone then. */
+#define SILICA_LOOKS 512
+#define SILICA_FINDS_MIN (SILICA_LOOKS/16)
+#define SILICA_PASSES 8192
+
+/* True where it does not pay to look for results: hardly any was found lately. */
+static int silicaPasses(SilicaStatements *pAll){
+  if( pAll->nPassed>0 ){
+    pAll->nPassed--;
+    return 1;
+  }
+  if( pAll->nLooked>=SILICA_LOOKS ){
+    if( pAll->nFound<SILICA_FINDS_MIN ) pAll->nPassed = SILICA_PASSES;
+    pAll->nLooked = pAll->nFound = 0;
+  }
+  return 0;
+}
+
+/* True if a result was asked for before, and not long ago: to keep it costs more than to find it,
+** which is lost on what nobody asks for again. */
+static int silicaIsSeen(SilicaStatements *pAll, const SilicaBytes *pKey){
+  u32 hash = silicaHash((const char*)pKey->a, (int)pKey->n);
+  u32 *pSeen = &pAll->aSeen[hash%SILICA_SEEN];
+  int isSeen = *pSeen==hash;
+  *pSeen = hash;
+  return isSeen;
+}
+
 /* A statement is about to run: it serves a result that is kept (1), or its own may be (0). */
 static int silicaBeginResult(SilicaStatement *pStatement){
   Vdbe *p = pStatement->pVdbe;
@@ -270,16 +299,21 @@ static int silicaBeginResult(SilicaStatement *pStatement){
   if( !pStatement->isCacheable || p->expired ) return 0;
   /* Within a transaction what is read first decides the moment of all that is read. */
   if( !db->autoCommit || db->nVdbeWrite || (db->mTrace && db->trace.xV2) || db->xProgress ) return 0;
+  pAll = silicaStatements(db);
+  if( pAll==0 || silicaPasses(pAll) ) return 0;
   pDb = silicaResultDb(db);
   if( pDb==0 || silica_sql_result_bytes_max(pDb)==0 || !silicaResultKey(pStatement) ) return 0;
-  pAll = silicaStatements(db);
+  pAll->nLooked++;
   if( silicaFindResult(pStatement, pDb) ){
-    if( pAll ) pAll->nServed++;
+    pAll->nFound++;
+    pAll->nServed++;
     return 1;
   }
-  if( pAll ) pAll->nComputed++;
+  pAll->nComputed++;
   pStatement->rows.n = 0;
-  pStatement->isRecording = silica_sql_result_begin(pDb);
+  if( silicaIsSeen(pAll, &pStatement->key) ){
+    pStatement->isRecording = silica_sql_result_begin(pDb);
+  }
   pStatement->nRead = 0;
   return 0;
 }

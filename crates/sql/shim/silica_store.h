@@ -104,20 +104,30 @@ int silica_sql_cursor_open(SilicaDb *db, uint32_t root, const SilicaColumn *colu
                            SilicaCursor **cursor);
 void silica_sql_cursor_close(SilicaCursor *cursor);
 
+/* The entry that a cursor has come to: its rowid, 0 in an index, and its record; NULL where that is
+** not at hand and silica_sql_cursor_record() has to be asked. */
+typedef struct SilicaEntry SilicaEntry;
+struct SilicaEntry {
+  int64_t rowid;
+  const uint8_t *record;
+  uint32_t size;
+};
+
 /* To an end; *is_empty is 1 where there is nothing. */
-int silica_sql_cursor_first(SilicaCursor *cursor, int *is_empty);
-int silica_sql_cursor_last(SilicaCursor *cursor, int *is_empty);
+int silica_sql_cursor_first(SilicaCursor *cursor, int *is_empty, SilicaEntry *entry);
+int silica_sql_cursor_last(SilicaCursor *cursor, int *is_empty, SilicaEntry *entry);
 /* One entry on or back, from where the cursor is, also if that entry is gone; SQLITE_DONE at the
 ** end, and from nowhere. */
-int silica_sql_cursor_next(SilicaCursor *cursor);
-int silica_sql_cursor_previous(SilicaCursor *cursor);
+int silica_sql_cursor_next(SilicaCursor *cursor, SilicaEntry *entry);
+int silica_sql_cursor_previous(SilicaCursor *cursor, SilicaEntry *entry);
 /* To a row or key: *where is 0 at it, below 0 at an entry before it, above 0 at one behind it;
 ** below 0 and nowhere in an empty tree. Which neighbour it is costs nothing before somebody asks
 ** for it. With fewer fields than columns every entry that begins so counts as equal if `equal` is
 ** 0, as behind it if `equal` is above 0, as before it if `equal` is below 0. */
-int silica_sql_cursor_seek_row(SilicaCursor *cursor, int64_t rowid, int *where);
+int silica_sql_cursor_seek_row(SilicaCursor *cursor, int64_t rowid, int *where,
+                               SilicaEntry *entry);
 int silica_sql_cursor_seek_key(SilicaCursor *cursor, const SilicaField *fields, int count,
-                               int equal, int *where);
+                               int equal, int *where, SilicaEntry *entry);
 /* 1 where the cursor is at an entry, 0 where it is not, -1 on an error. */
 int silica_sql_cursor_is_there(SilicaCursor *cursor);
 /* What was there is looked for again, since the tree was written: *is_other is 1 where it is gone,

@@ -23,6 +23,7 @@
 
 #define SILICA_KEPT_MAX 64     /* of a connection */
 #define SILICA_KEPT_CHAINS 64  /* a power of two */
+#define SILICA_SEEN 2048       /* results that were asked for, by their hashes */
 
 typedef struct SilicaBytes SilicaBytes;
 struct SilicaBytes {
@@ -60,6 +61,9 @@ struct SilicaStatements {
   int nKept;
   u64 nCompiled, nTaken;                  /* statements that were prepared */
   u64 nComputed, nServed;                 /* results */
+  /* See results.c. */
+  u32 nLooked, nFound, nPassed;
+  u32 aSeen[SILICA_SEEN];
   SilicaStatement *pNewest, *pOldest;
   SilicaStatement *aChain[SILICA_KEPT_CHAINS];
   /* Hashes of texts with parameters in place of literals for which a plan without the literals may
@@ -81,6 +85,17 @@ static SilicaStatements *silicaStatements(sqlite3 *db){
 
 static u64 silicaMix(u64 hash, u64 value){
   return (hash ^ value)*0x9e3779b97f4a7c15ull + (hash>>29);
+}
+
+static u32 silicaHash(const char *z, int n){
+  u64 hash = n;
+  for(; n>=8; z+=8, n-=8){
+    u64 word;
+    memcpy(&word, z, 8);
+    hash = silicaMix(hash, word);
+  }
+  for(; n>0; z++, n--) hash = silicaMix(hash, (u8)z[0]);
+  return (u32)(hash>>32) ^ (u32)hash;
 }
 
 /* See rule 2. */

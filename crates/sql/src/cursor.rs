@@ -399,6 +399,22 @@ impl Cursor for TreeCursor {
         Ok(if is_at_row { rowid_of(self.body.key()).unwrap_or_default() } else { 0 })
     }
 
+    #[inline]
+    fn at_hand(&self) -> Option<(i64, &[u8])> {
+        let body = &self.body;
+        let has_record = body.place == Place::At && body.source != Source::Unread;
+        let (key, record) = match &body.iterator {
+            _ if !has_record => return None,
+            Some(Idle { iterator, .. }) if body.source == Source::Iterator => {
+                (iterator.key(), iterator.entry().value)
+            }
+            Some(Idle { iterator, .. }) if body.is_aligned => (iterator.key(), &body.record[..]),
+            _ => (&body.key[..], &body.record[..]),
+        };
+        let rowid = if self.columns.is_none() { rowid_of(key).unwrap_or_default() } else { 0 };
+        Some((rowid, record))
+    }
+
     fn record(&mut self) -> Result<&[u8]> {
         self.body.record(&mut self.shared.state().borrow_mut())
     }

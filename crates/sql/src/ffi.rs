@@ -60,6 +60,14 @@ struct SilicaField {
     value: SilicaValue,
 }
 
+/// An entry that a cursor has come to.
+#[repr(C)]
+struct SilicaEntry {
+    rowid: i64,
+    record: *const u8,
+    size: u32,
+}
+
 /// How a column is compared.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -513,6 +521,16 @@ unsafe extern "C" fn silica_sql_result_end(
     });
 }
 
+/// Hands out the entry here, if it is at hand.
+fn show(cursor: &TreeCursor, entry: *mut SilicaEntry) -> Result<()> {
+    let at_hand = cursor.at_hand().map(|(rowid, record)| SilicaEntry {
+        rowid,
+        record: record.as_ptr(),
+        size: record.len() as u32,
+    });
+    set(entry, at_hand.unwrap_or(SilicaEntry { rowid: 0, record: null(), size: 0 }))
+}
+
 fn done_unless(is_there: bool) -> c_int {
     if is_there { code::OK } else { code::DONE }
 }
@@ -522,9 +540,11 @@ fn done_unless(is_there: bool) -> c_int {
 unsafe extern "C" fn silica_sql_cursor_first(
     cursor: *mut SilicaCursor,
     is_empty: *mut c_int,
+    entry: *mut SilicaEntry,
 ) -> c_int {
     with_cursor(cursor, |cursor| {
         set(is_empty, c_int::from(!cursor.first()?))?;
+        show(cursor, entry)?;
         Ok(code::OK)
     })
 }
@@ -534,23 +554,39 @@ unsafe extern "C" fn silica_sql_cursor_first(
 unsafe extern "C" fn silica_sql_cursor_last(
     cursor: *mut SilicaCursor,
     is_empty: *mut c_int,
+    entry: *mut SilicaEntry,
 ) -> c_int {
     with_cursor(cursor, |cursor| {
         set(is_empty, c_int::from(!cursor.last()?))?;
+        show(cursor, entry)?;
         Ok(code::OK)
     })
 }
 
 /// One entry on.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_next(cursor: *mut SilicaCursor) -> c_int {
-    with_cursor(cursor, |cursor| cursor.next().map(done_unless))
+unsafe extern "C" fn silica_sql_cursor_next(
+    cursor: *mut SilicaCursor,
+    entry: *mut SilicaEntry,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        let is_there = cursor.next()?;
+        show(cursor, entry)?;
+        Ok(done_unless(is_there))
+    })
 }
 
 /// One entry back.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_previous(cursor: *mut SilicaCursor) -> c_int {
-    with_cursor(cursor, |cursor| cursor.previous().map(done_unless))
+unsafe extern "C" fn silica_sql_cursor_previous(
+    cursor: *mut SilicaCursor,
+    entry: *mut SilicaEntry,
+) -> c_int {
+    with_cursor(cursor, |cursor| {
+        let is_there = cursor.previous()?;
+        show(cursor, entry)?;
+        Ok(done_unless(is_there))
+    })
 }
 
 fn where_is(found: Found) -> c_int {
@@ -567,9 +603,11 @@ unsafe extern "C" fn silica_sql_cursor_seek_row(
     cursor: *mut SilicaCursor,
     rowid: i64,
     place: *mut c_int,
+    entry: *mut SilicaEntry,
 ) -> c_int {
     with_cursor(cursor, |cursor| {
         set(place, where_is(cursor.seek_row(rowid)?))?;
+        show(cursor, entry)?;
         Ok(code::OK)
     })
 }
@@ -582,6 +620,7 @@ unsafe extern "C" fn silica_sql_cursor_seek_key(
     count: c_int,
     equal: c_int,
     place: *mut c_int,
+    entry: *mut SilicaEntry,
 ) -> c_int {
     let equal = match equal {
         0 => Equal::Equal,
@@ -592,6 +631,7 @@ unsafe extern "C" fn silica_sql_cursor_seek_key(
         // SAFETY: by rule 3.
         let found = unsafe { with_fields(fields, count, |fields| cursor.seek_key(fields, equal)) };
         set(place, where_is(found?))?;
+        show(cursor, entry)?;
         Ok(code::OK)
     })
 }

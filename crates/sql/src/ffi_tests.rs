@@ -59,17 +59,19 @@ fn rows_and_keys_come_back() {
         assert_eq!(silica_sql_roll_back_to(db.db, 0), code::OK);
         assert_eq!(silica_sql_release_savepoint(db.db, 0), code::OK);
         let mut meta = 9;
+        let mut entry = SilicaEntry { rowid: 0, record: null(), size: 0 };
         assert_eq!((silica_sql_get_meta(db.db, 1, &mut meta), meta), (code::OK, 0));
         assert_eq!(silica_sql_commit(db.db, 1, 1), code::OK);
-        assert_eq!((silica_sql_cursor_first(rows, &mut place), place), (code::OK, 0));
-        assert_eq!(silica_sql_cursor_rowid(rows), -3);
+        assert_eq!((silica_sql_cursor_first(rows, &mut place, &mut entry), place), (code::OK, 0));
+        assert_eq!((silica_sql_cursor_rowid(rows), entry.rowid, entry.size), (-3, -3, 4));
         let record = silica_sql_cursor_record(rows, &mut size);
+        assert_eq!(record, entry.record);
         assert_eq!(std::slice::from_raw_parts(record, size as usize), b"abc\0");
-        assert_eq!(silica_sql_cursor_next(rows), code::DONE);
+        assert_eq!(silica_sql_cursor_next(rows, &mut entry), code::DONE);
         assert_eq!(silica_sql_cursor_is_there(rows), 0);
-        assert_eq!(silica_sql_cursor_seek_key(keys, &same, 1, 0, &mut place), code::OK);
+        assert_eq!(silica_sql_cursor_seek_key(keys, &same, 1, 0, &mut place, &mut entry), code::OK);
         assert_eq!((place, silica_sql_cursor_is_there(keys)), (0, 1));
-        assert_eq!(silica_sql_cursor_previous(keys), code::OK);
+        assert_eq!(silica_sql_cursor_previous(keys, &mut entry), code::OK);
         let record = silica_sql_cursor_record(keys, &mut size);
         assert_eq!(std::slice::from_raw_parts(record, size as usize), b"k");
         assert_eq!((silica_sql_cursor_count(keys, &mut entries), entries), (code::OK, 2));
@@ -87,7 +89,7 @@ fn misuse_is_an_error() {
     // SAFETY: null pointers are allowed for.
     unsafe {
         assert_eq!(silica_sql_begin(null_mut(), 0), code::MISUSE);
-        assert_eq!(silica_sql_cursor_next(null_mut()), code::MISUSE);
+        assert_eq!(silica_sql_cursor_next(null_mut(), null_mut()), code::MISUSE);
         assert_eq!(silica_sql_create_tree(db.db, 1, null_mut()), code::MISUSE);
         assert_eq!(silica_sql_get_meta(db.db, -1, null_mut()), code::MISUSE);
         silica_sql_close(null_mut());

@@ -136,6 +136,10 @@ pub trait Cursor {
     /// The rowid here; 0 if it is not at a row.
     fn rowid(&mut self) -> Result<i64>;
 
+    /// Rowid, 0 in an index, and record of the entry here, if both are known without any work. The
+    /// record's bytes stay as those of [`Cursor::record`].
+    fn at_hand(&self) -> Option<(i64, &[u8])>;
+
     /// The record here. Its bytes stay until the cursor is moved, written through, restored or
     /// dropped, or the transaction ends.
     fn record(&mut self) -> Result<&[u8]>;
