@@ -110,8 +110,32 @@ static int silicaToken(const unsigned char *z, int *pn){
   return SILICA_UNKNOWN;
 }
 
-static int silicaIsWord(const unsigned char *z, int n, const char *zWord){
-  return sqlite3StrNICmp((const char*)z, zWord, n)==0 && zWord[n]==0;
+/* Words that matter here; 0 for any other. */
+enum {
+  SILICA_AND = 1, SILICA_OR, SILICA_WHERE, SILICA_ORDER, SILICA_LIMIT, SILICA_SET, SILICA_VALUES,
+  SILICA_RETURNING, SILICA_SELECT, SILICA_CHANGES
+};
+
+static int silicaWord(const unsigned char *z, int n){
+  const char *zWord = 0;
+  int word = 0;
+  switch( (n<<8) | (z[0]|0x20) ){
+    case (2<<8)|'o': zWord = "OR"; word = SILICA_OR; break;
+    case (3<<8)|'a': zWord = "AND"; word = SILICA_AND; break;
+    case (3<<8)|'s': zWord = "SET"; word = SILICA_SET; break;
+    case (5<<8)|'w': zWord = "WHERE"; word = SILICA_WHERE; break;
+    case (5<<8)|'o': zWord = "ORDER"; word = SILICA_ORDER; break;
+    case (5<<8)|'l': zWord = "LIMIT"; word = SILICA_LIMIT; break;
+    case (6<<8)|'v': zWord = "VALUES"; word = SILICA_VALUES; break;
+    case (6<<8)|'s': zWord = "SELECT"; word = SILICA_SELECT; break;
+    case (6<<8)|'i': zWord = "INSERT"; word = SILICA_CHANGES; break;
+    case (6<<8)|'u': zWord = "UPDATE"; word = SILICA_CHANGES; break;
+    case (6<<8)|'d': zWord = "DELETE"; word = SILICA_CHANGES; break;
+    case (7<<8)|'r': zWord = "REPLACE"; word = SILICA_CHANGES; break;
+    case (9<<8)|'r': zWord = "RETURNING"; word = SILICA_RETURNING; break;
+    default: return 0;
+  }
+  return sqlite3StrNICmp((const char*)z, zWord, n)==0 ? word : 0;
 }
 
 /* True if what follows at z leaves a literal that stands for itself alone. */
@@ -123,9 +147,10 @@ static int silicaEndsLiteral(const unsigned char *z){
   }
   switch( token ){
     case SILICA_END: case SILICA_SEMICOLON: case SILICA_COMMA: case SILICA_CLOSES: return 1;
-    case SILICA_WORD:
-      return silicaIsWord(z, n, "AND") || silicaIsWord(z, n, "OR") || silicaIsWord(z, n, "WHERE")
-          || silicaIsWord(z, n, "ORDER") || silicaIsWord(z, n, "LIMIT");
+    case SILICA_WORD: {
+      int word = silicaWord(z, n);
+      return word>=SILICA_AND && word<=SILICA_LIMIT;
+    }
   }
   return 0;
 }
@@ -140,23 +165,28 @@ static int silicaRead(const unsigned char *zText, int nText, int hidesLiterals, 
   int isBehind = 0;           /* WHERE or SET was */
   int isValues = 0;           /* VALUES was, and nothing but rows since */
   int hides = hidesLiterals;
+  int iCopied = 0;            /* what stands before it is in the key */
   pText->nHidden = pText->nValues = 0;
   pText->nKey = 0;
   for(;;){
-    int iFirst = (int)(z - zText);
     token = silicaToken(z, &n);
+    if( token==SILICA_SPACE ){
+      z += n;
+      continue;
+    }
     if( token==SILICA_END ) break;
     if( token==SILICA_UNKNOWN ) return 0;
-    if( token==SILICA_WORD && !isBegun ){
-      isBegun = 1;
-      if( !(silicaIsWord(z, n, "SELECT") || silicaIsWord(z, n, "INSERT")
-         || silicaIsWord(z, n, "UPDATE") || silicaIsWord(z, n, "DELETE")
-         || silicaIsWord(z, n, "REPLACE")) ) return 0;
-    }else if( token==SILICA_WORD ){
-      if( silicaIsWord(z, n, "WHERE") || silicaIsWord(z, n, "SET") ) isBehind = 1;
-      if( silicaIsWord(z, n, "RETURNING") ) isBehind = 0;
-      isValues = silicaIsWord(z, n, "VALUES") || (isValues && depth>0);
-      if( silicaIsWord(z, n, "SELECT") ) hides = 0;
+    if( token==SILICA_WORD ){
+      int word = silicaWord(z, n);
+      if( !isBegun ){
+        isBegun = 1;
+        if( word!=SILICA_SELECT && word!=SILICA_CHANGES ) return 0;
+      }else{
+        if( word==SILICA_WHERE || word==SILICA_SET ) isBehind = 1;
+        if( word==SILICA_RETURNING ) isBehind = 0;
+        isValues = word==SILICA_VALUES || (isValues && depth>0);
+        if( word==SILICA_SELECT ) hides = 0;
+      }
     }
     if( token==SILICA_PARAMETER ) hides = 0;
     if( token==SILICA_OPENS ) depth++;
@@ -170,22 +200,23 @@ static int silicaRead(const unsigned char *zText, int nText, int hidesLiterals, 
       }
       if( isPlace && (token==SILICA_NUMBER || token==SILICA_STRING || token==SILICA_HEX)
        && silicaEndsLiteral(z+n) && pText->nHidden<SILICA_HIDDEN_MAX ){
+        int iFirst = (int)(z - zText);
         pText->aHidden[pText->nHidden].iFirst = iFirst;
         pText->aHidden[pText->nHidden].nByte = n;
         pText->nHidden++;
         if( token!=SILICA_NUMBER ) pText->nValues += n;
+        memcpy(&pText->zKey[pText->nKey], &zText[iCopied], iFirst-iCopied);
+        pText->nKey += iFirst-iCopied;
         pText->zKey[pText->nKey++] = '?';
-        before = token;
-        z += n;
-        continue;
+        iCopied = iFirst+n;
       }
     }
-    memcpy(&pText->zKey[pText->nKey], z, n);
-    pText->nKey += n;
     z += n;
     if( token==SILICA_SEMICOLON ) break;
-    if( token!=SILICA_SPACE ) before = token;
+    before = token;
   }
+  memcpy(&pText->zKey[pText->nKey], &zText[iCopied], (z-zText)-iCopied);
+  pText->nKey += (int)(z-zText)-iCopied;
   if( !isBegun ) return 0;
   pText->nText = (int)(z - zText);
   if( !hides && pText->nHidden>0 ) return silicaRead(zText, nText, 0, pText);

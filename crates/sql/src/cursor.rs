@@ -373,6 +373,7 @@ impl Cursor for TreeCursor {
         encode(&mut body.key, columns, fields);
         let mut state = self.shared.state().borrow_mut();
         match equal {
+            Equal::Equal if state.is_behind_all(body.root, &body.key) => Ok(body.go_to_gap()),
             Equal::Equal if fields.len() >= columns.len() => body.seek_whole(&state),
             Equal::Equal => body.seek_first(&mut state),
             Equal::Before | Equal::Behind => {
@@ -402,16 +403,17 @@ impl Cursor for TreeCursor {
     #[inline]
     fn at_hand(&self) -> Option<(i64, &[u8])> {
         let body = &self.body;
-        let has_record = body.place == Place::At && body.source != Source::Unread;
-        let (key, record) = match &body.iterator {
-            _ if !has_record => return None,
+        if body.place != Place::At || body.source == Source::Unread {
+            return None;
+        }
+        let record = match &body.iterator {
             Some(Idle { iterator, .. }) if body.source == Source::Iterator => {
-                (iterator.key(), iterator.entry().value)
+                iterator.entry().value
             }
-            Some(Idle { iterator, .. }) if body.is_aligned => (iterator.key(), &body.record[..]),
-            _ => (&body.key[..], &body.record[..]),
+            _ => &body.record[..],
         };
-        let rowid = if self.columns.is_none() { rowid_of(key).unwrap_or_default() } else { 0 };
+        let is_of_rows = self.columns.is_none();
+        let rowid = if is_of_rows { rowid_of(body.key()).unwrap_or_default() } else { 0 };
         Some((rowid, record))
     }
 
@@ -446,7 +448,7 @@ impl Cursor for TreeCursor {
         self.shared.database().check_key(&self.written)?;
         self.shared.database().check_record(record.len())?;
         let mut state = self.shared.state().borrow_mut();
-        state.writing()?.put(self.body.root, &self.written, record);
+        state.put_key(self.body.root, &self.written, record)?;
         self.body.go_to_written(&state, &self.written);
         Ok(())
     }

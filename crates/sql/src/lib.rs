@@ -32,6 +32,7 @@ mod failure;
 mod ffi;
 #[allow(unsafe_code)]
 mod ffi_marker;
+mod last;
 mod layout;
 pub mod marker;
 mod pieces;

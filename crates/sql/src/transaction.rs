@@ -3,7 +3,7 @@
 //! 1. A connection is idle, or reads a view, or writes a transaction above one.
 //! 2. The generation changes when what cursors' iterators were opened on is not what is read any
 //!    more: cursors open theirs anew then.
-//! 3. The last rows that are known are those of the transaction that writes, or will be of the next
+//! 3. The last entries that are known are those of the transaction that writes, or will be of the next
 //!    one if nobody else commits before it.
 //! 4. The header is an entry of the transaction, so it is rolled back with everything else. What is
 //!    kept of it in memory is dropped then.
@@ -11,6 +11,7 @@
 use crate::database::{Database, Turn};
 use crate::encoding::Column;
 use crate::failure::{Failure, Result};
+use crate::last::LastEntries;
 use crate::layout::{HEADER_KEY, Header, all_ranges, range, row_key, tree_key};
 use crate::registry::Handle;
 use crate::results::{Recording, Results, Written};
@@ -94,56 +95,6 @@ enum Phase {
     Writes(Box<Writing>),
 }
 
-/// Trees whose last row is remembered: more are seldom appended to at the same time.
-const LAST_ROWS_MAX: usize = 8;
-
-/// The last rows of trees. A new row is put behind the last one most often, and to look for that
-/// costs twice what the rest of a small transaction does.
-#[derive(Default)]
-struct LastRows {
-    /// Commits before the state of the database that they are of.
-    commits: u64,
-    rows: Vec<(u32, i64)>,
-}
-
-impl LastRows {
-    /// Forgets those of another state of the database.
-    fn keep_if_of(&mut self, commits: u64) {
-        if self.commits != commits {
-            self.rows.clear();
-            self.commits = commits;
-        }
-    }
-
-    fn find(&self, root: u32) -> Option<i64> {
-        self.rows.iter().find(|(other, _)| *other == root).map(|(_, rowid)| *rowid)
-    }
-
-    fn set(&mut self, root: u32, rowid: i64) {
-        self.remove(root);
-        self.rows.truncate(LAST_ROWS_MAX - 1);
-        self.rows.insert(0, (root, rowid));
-    }
-
-    fn remove(&mut self, root: u32) {
-        self.rows.retain(|(other, _)| *other != root);
-    }
-
-    /// A row was put.
-    #[inline]
-    fn put(&mut self, root: u32, rowid: i64) {
-        let known = self.rows.iter_mut().find(|(other, _)| *other == root);
-        if let Some((_, last)) = known {
-            *last = rowid.max(*last);
-        }
-    }
-
-    /// A row was deleted.
-    fn delete(&mut self, root: u32, rowid: i64) {
-        self.rows.retain(|last| *last != (root, rowid));
-    }
-}
-
 /// Memory of cursors that is kept for the next ones: a statement opens its cursors anew each time
 /// that it runs.
 const BUFFERS_MAX: usize = 8;
@@ -166,7 +117,7 @@ pub(crate) struct State {
     generation: u64,
     /// Commits of this connection.
     own_commits: u64,
-    last_rows: LastRows,
+    last: LastEntries,
     /// Iterators of the view that is read.
     idle: IdleIterators,
     buffers: Vec<Buffers>,
@@ -210,7 +161,7 @@ impl State {
     #[inline]
     pub(crate) fn last_row(&self, root: u32) -> Option<i64> {
         match self.phase {
-            Phase::Writes(_) => self.last_rows.find(root),
+            Phase::Writes(_) => self.last.row(root),
             Phase::Idle | Phase::Reads(_) => None,
         }
     }
@@ -218,7 +169,7 @@ impl State {
     /// Remembers the last row of a tree if this transaction writes.
     pub(crate) fn note_last_row(&mut self, root: u32, rowid: i64) {
         if let Phase::Writes(_) = self.phase {
-            self.last_rows.set(root, rowid);
+            self.last.set_row(root, rowid);
         }
     }
 
@@ -229,7 +180,29 @@ impl State {
     #[inline]
     pub(crate) fn put_row(&mut self, root: u32, rowid: i64, record: &[u8]) -> Result<()> {
         self.writing()?.put(root, &row_key(root, rowid), record);
-        self.last_rows.put(root, rowid);
+        self.last.put_row(root, rowid);
+        Ok(())
+    }
+
+    /// True if `key` is known to be behind the last key of its index, in what this transaction
+    /// writes.
+    #[inline]
+    pub(crate) fn is_behind_all(&self, root: u32, key: &[u8]) -> bool {
+        matches!(self.phase, Phase::Writes(_)) && self.last.is_behind(root, key)
+    }
+
+    /// Puts an entry of an index.
+    ///
+    /// # Errors
+    /// `MISUSE` if this transaction does not write; those of looking for the last key.
+    pub(crate) fn put_key(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
+        self.writing()?.put(root, key, record);
+        if self.last.put_key(root, key) {
+            let mut idle = self.iterate(root)?;
+            if idle.iterator.seek_to_last()? {
+                self.last.set_key(root, idle.iterator.key());
+            }
+        }
         Ok(())
     }
 
@@ -239,8 +212,9 @@ impl State {
     /// `MISUSE` if this transaction does not write.
     pub(crate) fn delete(&mut self, root: u32, key: &[u8], rowid: Option<i64>) -> Result<()> {
         self.writing()?.delete(root, key);
-        if let Some(rowid) = rowid {
-            self.last_rows.delete(root, rowid);
+        match rowid {
+            Some(rowid) => self.last.delete_row(root, rowid),
+            None => self.last.delete_key(root, key),
         }
         Ok(())
     }
@@ -400,7 +374,7 @@ impl Shared {
             return Err(Failure::new(crate::failure::code::READONLY, words));
         }
         let (turn, view) = self.database.begin_writing(seen.map(|view| &**view))?;
-        state.last_rows.keep_if_of(view.number);
+        state.last.keep_if_of(view.number);
         let transaction = self.database.transaction(&view);
         let header = Cell::new(Some(view.header));
         let writing = Writing {
@@ -455,7 +429,7 @@ impl Shared {
                 let Writing { turn, transaction, written, .. } = &mut **writing;
                 self.database.commit(turn, transaction, header, written)?;
                 state.own_commits += 1;
-                state.last_rows.commits += 1;
+                state.last.commits += 1;
             }
         }
         // With the transaction goes its snapshot, unless others read it.
@@ -473,7 +447,7 @@ impl Shared {
             Phase::Reads(_) if keeps_reading => {}
             _ => {
                 if let Phase::Writes(writing) = self.end(&mut state) {
-                    state.last_rows.rows.clear();
+                    state.last.clear();
                     if keeps_reading {
                         state.enter(Phase::Reads(Arc::clone(&writing.view)));
                     }
@@ -509,7 +483,7 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let Phase::Writes(writing) = &mut state.phase else { return Ok(()) };
-        state.last_rows.rows.clear();
+        state.last.clear();
         match index {
             Some(index) => {
                 if let Some(savepoint) = writing.savepoints.get(index) {
@@ -616,7 +590,7 @@ impl Shared {
         let writing = state.writing()?;
         writing.delete_range(&range(root));
         writing.delete(root, &tree_key(root));
-        state.last_rows.remove(root);
+        state.last.remove(root);
         Ok(())
     }
 
@@ -625,7 +599,7 @@ impl Shared {
         state.change_header(|header| header.meta = Header::default().meta)?;
         let writing = state.writing()?;
         all_ranges().iter().for_each(|range| writing.delete_range(range));
-        state.last_rows.rows.clear();
+        state.last.clear();
         Ok(())
     }
 
@@ -635,7 +609,7 @@ impl Shared {
         state.writing()?;
         let entries = if is_counted { state.count(root)? } else { 0 };
         state.writing()?.delete_range(&range);
-        state.last_rows.remove(root);
+        state.last.remove(root);
         Ok(entries)
     }
 }

@@ -9,9 +9,9 @@ use crate::view::{Slice, View};
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use silica_parts::BlockCache;
-use silica_parts::frame::{POINTER, TOMBSTONE};
+use silica_parts::frame::{Header, POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
-use silica_parts::wal::Segments;
+use silica_parts::wal::{POSITION_BYTES, Segments};
 use std::sync::Arc;
 
 /// Bytes that a range read reads at once in each run, at most; as many are on their way.
@@ -113,8 +113,8 @@ impl<D: Device> Sorted<D> {
     #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self {
-            Sorted::List(listed) => listed.version().map(|version| version.key),
-            Sorted::Memtable(positions) => positions.version().map(|version| version.key),
+            Sorted::List(listed) => listed.key(),
+            Sorted::Memtable(positions) => positions.key(),
             Sorted::Run(run) => run.is_at_one().then(|| run.key()),
         }
     }
@@ -130,17 +130,44 @@ impl<D: Device> Sorted<D> {
     }
 }
 
-/// A version of the log.
-#[inline]
-fn row<L: LogFile>(segments: &Segments<L>, position: u64) -> Row<'_> {
-    let frame = LogEntries(segments).frame(position);
-    Row {
-        key: frame.key,
-        sequence: position,
-        flags: frame.flags & (TOMBSTONE | POINTER),
-        expires_unix_ms: frame.expires_unix_ms,
-        user_bits: frame.user_bits,
-        value: frame.value,
+/// A version of the log whose header was read: what an iterator stands on is looked at several
+/// times.
+#[derive(Clone, Copy)]
+struct Spot {
+    position: u64,
+    header: Header,
+}
+
+impl Spot {
+    #[inline]
+    fn new<L: LogFile>(segments: &Segments<L>, position: u64) -> Self {
+        let header = segments.bytes_from(position * POSITION_BYTES).and_then(Header::decode);
+        Spot { position, header: header.expect("memtables hold positions of entries") }
+    }
+
+    #[inline]
+    fn bytes<'s, L: LogFile>(&self, segments: &'s Segments<L>) -> &'s [u8] {
+        let bytes = segments.bytes_from(self.position * POSITION_BYTES);
+        &bytes.expect("its header was read")[self.header.key_start..]
+    }
+
+    #[inline]
+    fn key<'s, L: LogFile>(&self, segments: &'s Segments<L>) -> &'s [u8] {
+        &self.bytes(segments)[..self.header.key_len]
+    }
+
+    #[inline]
+    fn row<'s, L: LogFile>(&self, segments: &'s Segments<L>) -> Row<'s> {
+        let Header { flags, expires_unix_ms, user_bits, key_len, value_len, .. } = self.header;
+        let (key, rest) = self.bytes(segments).split_at(key_len);
+        Row {
+            key,
+            sequence: self.position,
+            flags: flags & (TOMBSTONE | POINTER),
+            expires_unix_ms,
+            user_bits,
+            value: &rest[..value_len],
+        }
     }
 }
 
@@ -155,13 +182,15 @@ pub(crate) struct Listed<D: Device> {
     segments: Arc<Segments<D::Log>>,
     before: u64,
     node: Option<Node>,
+    /// Of `node`.
+    spot: Option<Spot>,
 }
 
 impl<D: Device> Listed<D> {
     /// What is in `list` before position `before`.
     pub(crate) fn new(list: &Arc<SkipList>, view: &View<D>, before: u64) -> Self {
         let (bucket, segments) = (Arc::clone(&view.bucket), Arc::clone(&view.segments));
-        Listed { list: Arc::clone(list), bucket, segments, before, node: None }
+        Listed { list: Arc::clone(list), bucket, segments, before, node: None, spot: None }
     }
 
     /// Calls `search` where the list is still written.
@@ -179,8 +208,16 @@ impl<D: Device> Listed<D> {
             return Is::Stale;
         }
         self.segments = contents.log.segments();
-        self.node = search(&self.list, &LogEntries(&self.segments));
+        let node = search(&self.list, &LogEntries(&self.segments));
+        drop(stores);
+        self.go(node);
         Is::There
+    }
+
+    #[inline]
+    fn go(&mut self, node: Option<Node>) {
+        self.node = node;
+        self.spot = node.map(|node| Spot::new(&self.segments, self.list.position(node)));
     }
 
     /// `node`, or the first one behind it that is seen.
@@ -230,7 +267,8 @@ impl<D: Device> Listed<D> {
 
     fn advance(&mut self) {
         let next = self.node.and_then(|node| self.list.after(node));
-        self.node = Self::seen(&self.list, next, self.before);
+        let node = Self::seen(&self.list, next, self.before);
+        self.go(node);
     }
 
     fn retreat(&mut self, contents: &Contents<D>) -> Is {
@@ -243,8 +281,13 @@ impl<D: Device> Listed<D> {
     }
 
     #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        Some(self.spot?.key(&self.segments))
+    }
+
+    #[inline]
     fn version(&self) -> Option<Row<'_>> {
-        Some(row(&self.segments, self.list.position(self.node?)))
+        Some(self.spot?.row(&self.segments))
     }
 }
 
@@ -253,12 +296,14 @@ pub(crate) struct Positions<L> {
     slice: Slice,
     segments: Arc<Segments<L>>,
     at: usize,
+    /// Of the position there.
+    spot: Option<Spot>,
 }
 
 impl<L: LogFile> Positions<L> {
     pub(crate) fn new(slice: Slice, segments: Arc<Segments<L>>) -> Self {
         let at = slice.len();
-        Positions { slice, segments, at }
+        Positions { slice, segments, at, spot: None }
     }
 
     fn before(&self, key: &[u8]) -> usize {
@@ -289,6 +334,7 @@ impl<L: LogFile> Positions<L> {
     #[inline]
     fn go(&mut self, at: usize) {
         self.at = at.min(self.slice.len());
+        self.spot = self.slice.get(self.at).map(|position| Spot::new(&self.segments, position));
     }
 
     #[inline]
@@ -304,7 +350,12 @@ impl<L: LogFile> Positions<L> {
     }
 
     #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        Some(self.spot?.key(&self.segments))
+    }
+
+    #[inline]
     fn version(&self) -> Option<Row<'_>> {
-        Some(row(&self.segments, self.slice.get(self.at)?))
+        Some(self.spot?.row(&self.segments))
     }
 }

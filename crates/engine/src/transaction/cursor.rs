@@ -27,7 +27,7 @@ enum At {
     /// At the entry where `below` is.
     Below,
     /// At this entry, which the transaction wrote, under the cursor's `key`.
-    Own(Arc<Put>),
+    Own(Put),
 }
 
 /// See [`super::Transaction::cursor`]. Starts unpositioned, as every [`EntryIter`].
@@ -132,7 +132,7 @@ impl Cursor {
             }
             if let Some(put) = write.as_ref().filter(|put| put.lives(self.now_ms)) {
                 self.key.clone_from(key);
-                self.at = At::Own(Arc::clone(put));
+                self.at = At::Own(put.clone());
                 return Ok(true);
             }
             if hides {

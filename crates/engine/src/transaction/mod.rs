@@ -135,7 +135,7 @@ impl Transaction {
     pub fn get<T>(&self, key: &[u8], read: impl FnOnce(Option<EntryRef<'_>>) -> T) -> Result<T> {
         let own = self::read(&self.writes).find(key, self.snapshot.unix_ms());
         if let Some(write) = own {
-            return Ok(read(write.as_deref().map(Put::entry)));
+            return Ok(read(write.as_ref().map(Put::entry)));
         }
         self.snapshot.get_with(key, read)
     }
@@ -150,7 +150,7 @@ impl Transaction {
         let own = self::read(&self.writes).find(key, self.snapshot.unix_ms());
         if let Some(write) = own {
             self.watch_key(key, 0);
-            return Ok(read(write.as_deref().map(Put::entry)));
+            return Ok(read(write.as_ref().map(Put::entry)));
         }
         let mut expires_unix_ms = 0;
         let answer = self.get(key, |entry| {
@@ -179,7 +179,7 @@ impl Transaction {
 
     /// Maps `key` to an entry.
     pub fn put(&mut self, key: &[u8], entry: EntryRef<'_>) {
-        change(&self.writes).set(key, Some(Arc::new(Put::new(entry))));
+        change(&self.writes).set(key, Some(Put::new(entry)));
     }
 
     /// Removes `key`.
@@ -324,7 +324,7 @@ fn ops(writes: &Writes) -> impl Iterator<Item = Op<'_>> {
         .iter()
         .map(|(lower, upper)| Op { key: lower, kind: OpKind::DeleteRange(upper.as_deref()) });
     let points = writes.points().iter().map(|(key, put)| {
-        let entry = put.as_deref().map(Put::entry);
+        let entry = put.as_ref().map(Put::entry);
         Op { key, kind: entry.map_or(OpKind::Delete, OpKind::Put) }
     });
     deleted.chain(points)

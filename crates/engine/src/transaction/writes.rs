@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// An entry of its own.
+/// An entry of its own. A copy shares the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Put {
-    value: Vec<u8>,
+    value: Arc<[u8]>,
     expires_unix_ms: u64,
     user_bits: u32,
 }
@@ -21,7 +21,7 @@ pub(super) struct Put {
 impl Put {
     pub(super) fn new(entry: EntryRef<'_>) -> Self {
         let EntryRef { value, expires_unix_ms, user_bits } = entry;
-        Put { value: value.to_vec(), expires_unix_ms, user_bits }
+        Put { value: Arc::from(value), expires_unix_ms, user_bits }
     }
 
     pub(super) fn entry(&self) -> EntryRef<'_> {
@@ -36,7 +36,7 @@ impl Put {
 }
 
 /// An entry that was put, or `None` if the key was deleted.
-pub(super) type Write = Option<Arc<Put>>;
+pub(super) type Write = Option<Put>;
 
 pub(super) type Points = BTreeMap<Vec<u8>, Write>;
 
