@@ -96,8 +96,8 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     println!("cargo::rerun-if-changed=build.rs");
     let read = |name: &str| std::fs::read_to_string(shim.join(name)).expect("a file of the shim");
     let (pager, backup) = (read("pager.c"), read("backup.c"));
-    let (statements, prepare) = ([read("statements.c"), read("results.c")].concat(), read("prepare.c"));
-    let step = read("step.c");
+    let statements = [read("statements.c"), read("results.c")].concat();
+    let (step, prepare) = (read("step.c"), read("prepare.c"));
     let (vacuum, words) = (read("vacuum.c"), read("main.c"));
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [

@@ -64,8 +64,8 @@ impl Options {
                 ("io", "direct", _) => self.io = IoChoice::Auto,
                 _ => {
                     let words = format!(
-                        "no option '{pair}'; there are memory_bytes=64MiB, say, results_bytes=1MiB, \
-                         io=buffered and io=direct"
+                        "no option '{pair}'; there are memory_bytes=64MiB, say, \
+                         results_bytes=1MiB, io=buffered and io=direct"
                     );
                     return Err(Failure::new(code::CANTOPEN, words));
                 }

@@ -1,6 +1,6 @@
 //! Results of statements that are kept: the coordination cache (section 4.4.2 of the paper on
-//! SQLiteKV), by text and arguments. They lie in a cache of the engine `mica`, whose slabs have size
-//! classes and whose memory is one number.
+//! SQLiteKV), by text and arguments. They lie in a cache of the engine `mica`, whose slabs have
+//! size classes and whose memory is one number.
 //!
 //! 1. A result was read at one moment, which is a number of commits. It names what it was read
 //!    from: entries by their keys, trees as a whole where a range was read, and always the header.

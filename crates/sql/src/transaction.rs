@@ -3,8 +3,8 @@
 //! 1. A connection is idle, or reads a view, or writes a transaction above one.
 //! 2. The generation changes when what cursors' iterators were opened on is not what is read any
 //!    more: cursors open theirs anew then.
-//! 3. The last entries that are known are those of the transaction that writes, or will be of the next
-//!    one if nobody else commits before it.
+//! 3. The last entries that are known are those of the transaction that writes, or will be of the
+//!    next one if nobody else commits before it.
 //! 4. The header is an entry of the transaction, so it is rolled back with everything else. What is
 //!    kept of it in memory is dropped then.
 
@@ -530,8 +530,8 @@ impl Shared {
         begins
     }
 
-    /// Ends what [`Shared::begin_recording`] began; `rows` are what was read, if they are to be kept
-    /// for the statement that `key` stands for.
+    /// Ends what [`Shared::begin_recording`] began; `rows` are what was read, if they are to be
+    /// kept for the statement that `key` stands for.
     pub(crate) fn end_recording(&self, key: &[u8], rows: Option<&[u8]>) -> Result<()> {
         let state = self.state.borrow();
         let recording = state.recording.borrow_mut().take();
