@@ -40,7 +40,9 @@ mod registry;
 mod results;
 #[allow(unsafe_code)]
 pub mod sql;
+mod stamps;
 mod storage;
+mod sync;
 mod transaction;
 mod view;
 

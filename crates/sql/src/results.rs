@@ -11,17 +11,15 @@
 //!    above `min(n, m)`: nothing that it names was written between the two. A stamp that is too
 //!    high costs a result, and never makes a wrong one.
 //!
-//! Orderings: stamps are stored with `Release` before the number of commits is, which is
-//! `SeqCst`, and loaded with `Acquire` behind it. So a reader at moment `m` sees the stamps of all
-//! commits up to `m`.
+//! [`crate::stamps`] says what orders stamps and moments.
 
 use crate::failure::Result;
 use crate::layout::{HEADER_KEY, prefix};
+use crate::stamps::Stamps;
 use silica::engine::Engine;
 use silica::{Durability, EngineExt, OpenOptions};
 use silica_base::HashSeed;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What everything depends on: stamped by transactions with many writes.
 const EVERYTHING: u32 = 0;
@@ -74,7 +72,7 @@ pub(crate) struct Recording {
 /// See the module's documentation.
 pub(crate) struct Results {
     cache: Arc<dyn Engine>,
-    stamps: Box<[AtomicU64]>,
+    stamps: Stamps,
     seed: HashSeed,
 }
 
@@ -85,7 +83,7 @@ impl Results {
     /// Those of opening a cache.
     pub(crate) fn new(bytes: u64) -> Result<Self> {
         let count = (bytes / 4 / 8).next_power_of_two() / 2;
-        let stamps: Box<[AtomicU64]> = (0..count.max(2)).map(|_| AtomicU64::new(0)).collect();
+        let stamps = Stamps::new(count.max(2) as usize);
         let memory = bytes - 8 * stamps.len() as u64;
         let opening = OpenOptions::new().memory_bytes(memory).background_threads(0);
         Ok(Results { cache: opening.open_cache()?, stamps, seed: HashSeed(*b"places, results.") })
@@ -134,7 +132,7 @@ impl Results {
     pub(crate) fn stamp(&self, written: &Written, number: u64) {
         let everything = written.is_everything.then_some(EVERYTHING);
         for place in written.places.0.iter().copied().chain(everything) {
-            self.stamps[place as usize].store(number, Ordering::Release);
+            self.stamps.set(place as usize, number);
         }
     }
 
@@ -194,10 +192,7 @@ impl Results {
         let (places, rows) = rest.split_at_checked(4 * u32::from_le_bytes(*count) as usize)?;
         let bound = u64::from_le_bytes(*number).min(reader);
         let (places, _) = places.as_chunks::<4>();
-        let holds = |place: &[u8; 4]| {
-            let stamp = self.stamps.get(u32::from_le_bytes(*place) as usize);
-            stamp.is_some_and(|stamp| stamp.load(Ordering::Acquire) <= bound)
-        };
+        let holds = |place: &[u8; 4]| self.stamps.holds(u32::from_le_bytes(*place) as usize, bound);
         places.iter().all(holds).then_some(rows)
     }
 }
