@@ -174,7 +174,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
 
 /// The memory number of the cell's store.
 pub(crate) fn memory_bytes(cell: &Cell, peer: &dyn Peer) -> u64 {
-    let has_rest = cell.resident && peer.is_ours() && peer.class() == Class::Embedded;
+    let has_rest = cell.resident && peer.is_ours() && peer.class().is_on_device();
     cell.memory_bytes + if has_rest { ALLOWANCE_BYTES - PROGRAM_BYTES } else { 0 }
 }
 
@@ -239,7 +239,7 @@ fn prepare_directory(cell: &Cell, peer: &dyn Peer, outcome: &mut Outcome) -> Res
         usage::copy(base, &cell.directory)?;
     }
     create(&cell.directory)?;
-    if peer.class() == Class::Embedded && !is_empty(&cell.directory) {
+    if peer.class().is_on_device() && !is_empty(&cell.directory) {
         match usage::make_cold(&cell.directory) {
             Ok(()) => outcome.notes.push(
                 "fresh process; the cached pages of the store's files were dropped (fadvise)"
@@ -311,7 +311,7 @@ fn perform(
     foreseen::push(&after.metrics, outcome);
     outcome.samples = timeline(&run, &resident);
     drop(target);
-    if peer.class() == Class::Embedded {
+    if peer.class().is_on_device() {
         space(cell, plan, &run, outcome);
     }
     Ok(())
@@ -339,7 +339,7 @@ fn open_filled(
             let each = taken as f64 / setup.plan.keys as f64;
             outcome.push("memory_bytes_per_key", "bytes/key", each);
         }
-        if cell.cold && peer.class() == Class::Embedded {
+        if cell.cold && peer.class().is_on_device() {
             drop(target);
             usage::make_cold(&cell.directory)?;
             target = peer.open(setup)?;
@@ -563,7 +563,7 @@ fn amplification(
         outcome.push("device_read_bytes", "bytes", device.read as f64);
         outcome.push("device_write_bytes", "bytes", device.written as f64);
         // Others in this machine write more than a server whose data is in memory.
-        let is_embedded = peers::find(&cell.store).is_ok_and(|p| p.class() == Class::Embedded);
+        let is_embedded = peers::find(&cell.store).is_ok_and(|p| p.class().is_on_device());
         if put > 0.0 && is_embedded {
             outcome.push("write_amplification", "bytes/byte", device.written as f64 / put);
         }

@@ -9,10 +9,19 @@ use std::path::PathBuf;
 pub enum Class {
     /// A store in this process that keeps its data on a device.
     Embedded,
+    /// A table under SQL in this process, on a device.
+    Sql,
     /// A table or cache in this process's memory.
     Memory,
     /// A server in a process of its own.
     Server,
+}
+
+impl Class {
+    /// True for stores in this process that keep their data on a device.
+    pub fn is_on_device(self) -> bool {
+        matches!(self, Class::Embedded | Class::Sql)
+    }
 }
 
 /// What a peer is opened for. Everybody gets the same.
@@ -60,6 +69,10 @@ pub struct About {
 impl About {
     pub(crate) const fn embedded(name: &'static str, doc: &'static str) -> Self {
         About { name, doc, class: Class::Embedded, is_variant: false }
+    }
+
+    pub(crate) const fn sql(name: &'static str, doc: &'static str) -> Self {
+        About { name, doc, class: Class::Sql, is_variant: false }
     }
 
     pub(crate) const fn memory(name: &'static str, doc: &'static str) -> Self {

@@ -389,6 +389,7 @@ fn limit_info(limit: &dyn Limit, version: &str) -> StoreInfo {
 fn class_name(class: Class) -> &'static str {
     match class {
         Class::Embedded => "embedded",
+        Class::Sql => "sql",
         Class::Memory => "memory",
         Class::Server => "server",
     }

@@ -120,7 +120,7 @@ impl Group {
     /// True where stores are filled once and shared by the workloads.
     pub(crate) fn shares(&self, size: Size) -> bool {
         let reads = self.tasks.iter().any(|task| !task.line.starts_empty());
-        self.class == Class::Embedded && size != Size::Toy && reads
+        self.class.is_on_device() && size != Size::Toy && reads
     }
 
     /// Steps of one workload: every store begins and ends, and there are rounds.
@@ -145,7 +145,7 @@ impl Group {
         let beside = self.tasks.iter().map(|task| task.line.limits.len()).max().unwrap_or(0);
         let limits = (beside.max(usize::from(!self.limits.is_empty()))) as f64;
         let limits = limits * self.sizes.data_bytes as f64;
-        if self.class != Class::Embedded {
+        if !self.class.is_on_device() {
             return limits;
         }
         limits + self.live_bytes() as f64 * SPACE_FACTOR * (2 * self.stores.len()) as f64
@@ -383,7 +383,7 @@ fn groups_of(
     }
     for group in &mut groups {
         group.memory_bytes = match class {
-            Class::Embedded => sizes.memory_bytes,
+            Class::Embedded | Class::Sql => sizes.memory_bytes,
             Class::Memory if request.memory_bytes.is_some() => sizes.memory_bytes,
             _ => {
                 let beside = group.keys() * MEMORY_BESIDE;

@@ -270,6 +270,30 @@ const SERVER: &[Line] = &[
     Line { name: "mica-small-95", workload: "mica-small-95", ..SMALL },
 ];
 
+const fn rows(name: &'static str, workload: &'static str, value_bytes: usize) -> Line {
+    Line { name, workload, shape: Some((16, value_bytes)), ..LINE }
+}
+
+const SQL: &[Line] = &[
+    Line { quick: true, ..rows("insert-random-64", "sqlitekv-insert-random", 64) },
+    rows("insert-random-1k", "sqlitekv-insert-random", 1024),
+    rows("insert-random-4k", "sqlitekv-insert-random", 4096),
+    Line { quick: true, ..rows("insert-sequential-64", "sqlitekv-insert-sequential", 64) },
+    rows("insert-sequential-1k", "sqlitekv-insert-sequential", 1024),
+    Line { synced: true, batch: 999, ..rows("insert-synced-by-999", "sqlitekv-insert-random", 64) },
+    Line { synced: true, quick: true, ..rows("update-synced", "overwrite", 64) },
+    Line { synced: true, threads: 8, ..rows("update-synced-8-threads", "overwrite", 64) },
+    Line { quick: true, ..rows("query-random-64", "sqlitekv-query-random", 64) },
+    rows("query-random-1k", "sqlitekv-query-random", 1024),
+    rows("query-random-4k", "sqlitekv-query-random", 4096),
+    rows("delete-64", "sqlitekv-delete", 64),
+    Line { quick: true, ..line("sqlitekv-update-heavy") },
+    line("sqlitekv-read-most"),
+    line("sqlitekv-read-heavy"),
+    line("sqlitekv-read-latest"),
+    Line { quick: true, ..rows("scan", "ycsb-e", 64) },
+];
+
 /// Every suite; `all` stands for all of them.
 pub const SUITES: &[Suite] = &[
     Suite { name: "limits", doc: "what device, memory and sockets allow", class: None, lines: &[] },
@@ -284,6 +308,12 @@ pub const SUITES: &[Suite] = &[
         doc: "scans and mixed work on stores that keep the order of keys",
         class: Some(Class::Embedded),
         lines: ORDERED,
+    },
+    Suite {
+        name: "sql",
+        doc: "a table under SQL, on our storage and on SQLite's",
+        class: Some(Class::Sql),
+        lines: SQL,
     },
     Suite {
         name: "memory",

@@ -1,6 +1,7 @@
 //! A run of one workload on a store of ours.
 
 use crate::plan::Plan;
+use crate::sql::SqlOptions;
 use silica::{OpenOptions, Result};
 use std::path::PathBuf;
 
@@ -15,6 +16,8 @@ pub struct Config {
     pub cold: bool,
     /// Wait for background work between filling and measuring.
     pub settle: bool,
+    /// Under SQL, in a table of a database, instead of in a keyspace.
+    pub sql: Option<SqlOptions>,
     /// How to open the store: engine, memory, options, background threads.
     pub open: OpenOptions,
 }
@@ -24,6 +27,13 @@ impl Config {
     /// measured.
     pub fn new(name: &str) -> Result<Self> {
         let plan = Plan::new(name)?;
-        Ok(Config { plan, path: None, cold: false, settle: true, open: OpenOptions::new() })
+        Ok(Config {
+            plan,
+            path: None,
+            cold: false,
+            settle: true,
+            sql: None,
+            open: OpenOptions::new(),
+        })
     }
 }

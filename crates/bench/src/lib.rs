@@ -17,6 +17,7 @@ pub mod memory;
 mod overhead;
 mod plan;
 mod report;
+mod sql;
 mod store;
 mod target;
 mod trace;
@@ -34,6 +35,7 @@ pub use index::{CUCKOO_SLOTS_DEFAULT, CuckooReport, EctConfig, EctReport, cuckoo
 pub use overhead::{OverheadReport, OverheadRow, overhead};
 pub use plan::Plan;
 pub use report::{Report, Sample, json_object};
+pub use sql::{SqlOptions, SqlStore};
 pub use store::{run, run_trace};
 pub use target::{Abilities, Session, Sink, Target, recycled};
 pub use trace::{Event, Trace, TraceKind, TraceReader, TraceWriter};

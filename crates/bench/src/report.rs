@@ -5,7 +5,7 @@ use crate::driver::Run;
 use crate::memory::Process;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use silica::{Durability, Error, ErrorKind, Keyspace, MetricsMap, Result};
+use silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 use std::collections::BTreeMap;
 
 /// Metrics at one moment of a run.
@@ -171,7 +171,7 @@ const ENTRY_BYTES_WRITTEN: [&str; 6] = [
 impl Report {
     pub(crate) fn new(
         config: &Config,
-        keyspace: &Keyspace,
+        engine: &str,
         run: &Run,
         before: &MetricsMap,
         after: &MetricsMap,
@@ -186,7 +186,7 @@ impl Report {
         Report {
             workload: config.plan.workload.name.to_string(),
             source: config.plan.workload.source.to_string(),
-            engine: keyspace.engine().descriptor().name.to_string(),
+            engine: engine.to_string(),
             keys: config.plan.keys,
             key_bytes: config.plan.shape.key_bytes,
             value_bytes: config.plan.shape.value_bytes,

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::driver::{Observer, drive, fill, replay};
 use crate::memory;
 use crate::report::Report;
+use crate::sql::{SqlOptions, SqlStore};
 use crate::target::{Abilities, Session, Sink, Target};
 use crate::trace::Trace;
 use silica::{
@@ -20,6 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub fn run(config: &Config, observer: &mut Observer<'_>) -> Result<Report> {
     config.plan.check()?;
     let directory = Directory::of(config)?;
+    if let Some(options) = config.sql {
+        return run_sql(config, options, directory.path(), observer);
+    }
     let mut config = config.clone();
     config.open = config.open.seed(seed_bytes(config.plan.seed));
     let mut store = config.open.clone().open(directory.path())?;
@@ -35,6 +39,45 @@ pub fn run(config: &Config, observer: &mut Observer<'_>) -> Result<Report> {
     }
     let report = measure(&config, &keyspace, observer)?;
     close(store, keyspace)?;
+    Ok(Report { page_cache_dropped: cold, ..report })
+}
+
+/// Runs `config` on a table of a database.
+fn run_sql(
+    config: &Config,
+    options: SqlOptions,
+    directory: &Path,
+    observer: &mut Observer<'_>,
+) -> Result<Report> {
+    let mut store = SqlStore::open(directory, options)?;
+    if !config.plan.workload.is_fill() {
+        match store.rows()? {
+            0 => fill(&config.plan, &store, observer)?,
+            rows if rows == config.plan.keys => {}
+            rows => {
+                let message = format!(
+                    "the table has {rows} rows, not {}; use --keys {rows}, or a new --path",
+                    config.plan.keys
+                );
+                return Err(Error::new(ErrorKind::Config, message));
+            }
+        }
+        if config.settle {
+            observer("settle", 0.0);
+            store.settle()?;
+        }
+    }
+    let mut cold = None;
+    if config.cold {
+        drop(store);
+        cold = Some(memory::drop_page_cache());
+        store = SqlStore::open(directory, options)?;
+    }
+    let before = store.metrics()?;
+    memory::Process::This.reset_peak();
+    let run = drive(&config.plan, &store, config.plan.workload.name, observer)?;
+    let after = store.metrics()?;
+    let report = Report::new(config, "sql", &run, &before, &after);
     Ok(Report { page_cache_dropped: cold, ..report })
 }
 
@@ -64,7 +107,8 @@ pub fn run_trace(
     let mean = |bytes: u64, count: u64| (bytes as f64 / count.max(1) as f64).round() as usize;
     config.plan.shape.key_bytes = mean(run.tally.key_bytes, run.tally.operations);
     config.plan.shape.value_bytes = mean(run.tally.value_bytes, run.tally.puts);
-    let report = Report::new(&config, &keyspace, &run, &before, &after);
+    let engine = keyspace.engine().descriptor().name;
+    let report = Report::new(&config, engine, &run, &before, &after);
     close(store, keyspace)?;
     Ok(Report { keys, distribution: "trace".to_string(), ..report })
 }
@@ -138,7 +182,7 @@ fn measure(config: &Config, keyspace: &Keyspace, observer: &mut Observer<'_>) ->
     memory::Process::This.reset_peak();
     let run = drive(&config.plan, keyspace, config.plan.workload.name, observer)?;
     let after = keyspace.metrics()?;
-    Ok(Report::new(config, keyspace, &run, &before, &after))
+    Ok(Report::new(config, keyspace.engine().descriptor().name, &run, &before, &after))
 }
 
 impl Target for Keyspace {

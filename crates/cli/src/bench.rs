@@ -67,7 +67,7 @@ pub(crate) fn run(
         Some(BenchSpecial::Replay { trace, timed, threads, batch, durability }) => {
             let plan = Plan { threads, batch, durability: durability.into(), ..Plan::of_trace(0) };
             let (path, open) = (global.path.clone(), global.open_options());
-            let config = Config { plan, path, cold: false, settle: false, open };
+            let config = Config { plan, path, cold: false, settle: false, sql: None, open };
             tell_if_cut(&trace);
             let report = silica_bench::run_trace(&config, &trace, timed, &mut observer(output))?;
             output.raw(report.text().as_bytes())?;

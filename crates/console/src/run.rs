@@ -4,8 +4,8 @@ use crate::values::distribution;
 use crate::{DurabilityArg, Global, Output, has_terminal};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use silica::Result;
-use silica_bench::{Config, Plan, Shape};
+use silica::{Error, ErrorKind, Result};
+use silica_bench::{Config, Plan, Shape, SqlOptions};
 use std::path::PathBuf;
 
 /// Steps of a progress bar.
@@ -82,8 +82,30 @@ pub fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
         path: global.path.clone(),
         cold: args.cold,
         settle: !args.no_settle,
+        sql: sql(global)?,
         open: global.open_options(),
     })
+}
+
+/// The engine of benchmarks that is a table under SQL.
+const SQL: &str = "sql";
+/// As of a database for which no memory is given.
+const SQL_MEMORY_BYTES: u64 = 16 << 20;
+
+/// How a table under SQL is opened, if one is asked for.
+fn sql(global: &Global) -> Result<Option<SqlOptions>> {
+    if global.engine.as_deref() != Some(SQL) {
+        return Ok(None);
+    }
+    if let Some(option) = global.set.first() {
+        let message = format!(
+            "engine sql has no options, so no --set {}; --memory is its memory number",
+            option.0
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let memory_bytes = global.memory.unwrap_or(SQL_MEMORY_BYTES);
+    Ok(Some(SqlOptions { storage: "silica", memory_bytes, is_prepared: false }))
 }
 
 /// Returns what shows progress: a bar for each phase on a terminal, nothing elsewhere.

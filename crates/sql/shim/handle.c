@@ -227,7 +227,7 @@ SQLITE_PRIVATE int sqlite3BtreeSetVersion(Btree *p, int iVersion){
 
 #ifndef SQLITE_OMIT_WAL
 SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
-  if( isSilica(p) ){
+  if( p && isSilica(p) ){
     int rc = SQLITE_OK;
     if( pnLog ) *pnLog = 0;
     if( pnCkpt ) *pnCkpt = 0;

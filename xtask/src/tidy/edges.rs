@@ -48,6 +48,7 @@ const BENCH: &[&str] = &[
     "silica-silt",
     "silica-tune",
     "silica",
+    "silica-sql",
 ];
 /// What the command lines share.
 const CONSOLE: &[&str] = &["silica", "silica-bench"];

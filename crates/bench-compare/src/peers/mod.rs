@@ -12,6 +12,7 @@ mod ours;
 mod redb;
 mod rocksdb;
 mod server;
+mod sql;
 mod sqlite;
 mod writes;
 
@@ -29,6 +30,7 @@ pub fn all() -> Vec<&'static dyn Peer> {
     all.extend(lmdb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(redb::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(fjall::PEERS.iter().map(|peer| peer as &dyn Peer));
+    all.extend(sql::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(sqlite::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(memory::PEERS.iter().map(|peer| peer as &dyn Peer));
     all.extend(server::PEERS.iter().map(|peer| peer as &dyn Peer));

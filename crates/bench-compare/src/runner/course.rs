@@ -121,7 +121,7 @@ impl<'a> Runner<'a> {
             }
         }
         let memory = match store.class() {
-            Class::Embedded => self.memory_group(&cell),
+            Class::Embedded | Class::Sql => self.memory_group(&cell),
             Class::Memory | Class::Server => None,
         };
         cell.door = memory.as_ref().map(MemoryGroup::door);

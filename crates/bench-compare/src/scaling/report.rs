@@ -58,6 +58,7 @@ pub struct ScalingReport {
 fn name(class: Class) -> &'static str {
     match class {
         Class::Embedded => "embedded",
+        Class::Sql => "sql",
         Class::Memory => "memory",
         Class::Server => "server",
     }

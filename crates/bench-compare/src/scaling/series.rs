@@ -76,7 +76,7 @@ const SYNCED_SHARE: u64 = 20;
 /// The workloads of stores of `class`.
 pub(super) fn lines(class: Class) -> impl Iterator<Item = &'static Line> {
     match class {
-        Class::Embedded => EMBEDDED,
+        Class::Embedded | Class::Sql => EMBEDDED,
         Class::Memory => MEMORY,
         Class::Server => SERVER,
     }
@@ -156,7 +156,7 @@ impl Series {
 
     fn plan(&self, line: &Line, class: Class) -> Result<Plan> {
         let (key_bytes, value_bytes) = match class {
-            Class::Embedded => EMBEDDED_SHAPE,
+            Class::Embedded | Class::Sql => EMBEDDED_SHAPE,
             Class::Memory | Class::Server => MEMORY_SHAPE,
         };
         let is_fill = line.workload == "fill";
@@ -187,7 +187,7 @@ impl Series {
     fn setup(&self, plan: Plan, class: Class) -> Setup {
         let live = self.keys * (plan.shape.key_bytes + plan.shape.value_bytes) as u64;
         let memory_bytes = match class {
-            Class::Embedded => self.memory_bytes,
+            Class::Embedded | Class::Sql => self.memory_bytes,
             Class::Memory | Class::Server => {
                 live * MEMORY_FACTOR + self.keys * MEMORY_BESIDE + MEMORY_FLOOR
             }

@@ -157,3 +157,13 @@ fn large_rows_and_deep_expressions_pass() {
     let wide = format!("SELECT {}", vec!["1"; 900].join("+"));
     assert_eq!(sql.query(&wide, &[]).expect("parsed"), [[Value::from(900)]]);
 }
+
+#[test]
+fn a_checkpoint_of_all_databases_passes_over_those_that_are_not_there() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = table(&scratch.path().join("app.db"));
+    for text in ["PRAGMA wal_checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+        let rows = sql.query(text, &[]).expect("the temporary database was never opened");
+        assert_eq!(rows, [[Value::from(0), Value::from(0), Value::from(0)]], "{text}");
+    }
+}
