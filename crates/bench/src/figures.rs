@@ -6,7 +6,7 @@ use crate::distribution::{Chooser, Moment};
 use crate::driver::Observer;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::store::{run, with_filled_store};
+use crate::store::{run, with_filled_store, with_scratch};
 use crate::workload::Workload;
 use silica::{EngineExt, Keyspace, Result};
 use silica_base::{Histogram, Prng};
@@ -30,17 +30,6 @@ pub fn draw(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<
 }
 
 type Figure = fn(&Config, &Path, &mut Observer<'_>) -> Result<PathBuf>;
-
-/// Does `work` with a store of its own, below the directory given or in a temporary one.
-fn with_scratch<T>(config: &Config, work: impl FnOnce(&Config) -> Result<T>) -> Result<T> {
-    let scratch = config.path.as_ref().map(|path| path.join("figure"));
-    let outcome = work(&Config { path: scratch.clone(), ..config.clone() });
-    if let Some(path) = scratch {
-        // The next figure starts with an empty store; one that stays would show.
-        let _ = std::fs::remove_dir_all(path);
-    }
-    outcome
-}
 
 /// Figure 9: gets per second while one thread inserts and stores convert and merge.
 fn throughput(config: &Config, out: &Path, observer: &mut Observer<'_>) -> Result<PathBuf> {

@@ -18,6 +18,7 @@ mod overhead;
 mod plan;
 mod report;
 mod sql;
+pub mod sqlitekv;
 mod store;
 mod target;
 mod trace;

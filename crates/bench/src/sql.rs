@@ -27,6 +27,8 @@ pub struct SqlOptions {
     pub storage: &'static str,
     /// The store's memory number, and SQLite's `cache_size`.
     pub memory_bytes: u64,
+    /// Of that, what kept results take; `None` for the default.
+    pub results_bytes: Option<u64>,
     /// Statements are prepared once for each session.
     pub is_prepared: bool,
 }
@@ -104,7 +106,10 @@ fn connect(directory: &Path, options: SqlOptions, durability: Durability) -> Res
     let path = directory.join("entries.db").display().to_string();
     // What a URI gives a meaning of its own.
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    let uri = format!("file:{path}?storage={storage}&memory_bytes={memory_bytes}");
+    let mut uri = format!("file:{path}?storage={storage}&memory_bytes={memory_bytes}");
+    if let Some(bytes) = options.results_bytes {
+        uri += &format!("&results_bytes={bytes}");
+    }
     let mut sql = Sql::open(uri).map_err(failed)?;
     sql.set_busy_timeout(Duration::from_secs(BUSY_SECONDS));
     let synchronous = match durability {
@@ -268,7 +273,12 @@ mod tests {
                         "silica-bench-sql-{}-{name}-{storage}-{is_prepared}",
                         std::process::id()
                     ));
-                    let options = SqlOptions { storage, memory_bytes: 16 << 20, is_prepared };
+                    let options = SqlOptions {
+                        storage,
+                        memory_bytes: 16 << 20,
+                        results_bytes: None,
+                        is_prepared,
+                    };
                     let store = SqlStore::open(&scratch, options).expect("opens");
                     let plan =
                         Plan { keys: 300, operations: 300, ..Plan::new(name).expect("a plan") };

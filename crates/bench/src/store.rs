@@ -113,6 +113,20 @@ pub fn run_trace(
     Ok(Report { keys, distribution: "trace".to_string(), ..report })
 }
 
+/// Does `work` with a store of its own, below the directory given or in a temporary one.
+pub(crate) fn with_scratch<T>(
+    config: &Config,
+    work: impl FnOnce(&Config) -> Result<T>,
+) -> Result<T> {
+    let scratch = config.path.as_ref().map(|path| path.join("figure"));
+    let outcome = work(&Config { path: scratch.clone(), ..config.clone() });
+    if let Some(path) = scratch {
+        // The next figure starts with an empty store; one that stays would show.
+        let _ = std::fs::remove_dir_all(path);
+    }
+    outcome
+}
+
 /// Opens and fills a store as `config` says and hands it to `work`.
 pub(crate) fn with_filled_store<T>(
     config: &Config,

@@ -24,5 +24,5 @@ pub use ending::{end, exit_code_of, start};
 pub use fresh::Fresh;
 pub use options::{DurabilityArg, Global};
 pub use output::{Output, has_terminal, is_unread, pipe_closed};
-pub use run::{RunArgs, config, observer};
+pub use run::{RunArgs, SQL_MEMORY_BYTES, config, observer};
 pub use store::Opened;

@@ -89,8 +89,8 @@ pub fn config(global: &Global, name: &str, args: &RunArgs) -> Result<Config> {
 
 /// The engine of benchmarks that is a table under SQL.
 const SQL: &str = "sql";
-/// As of a database for which no memory is given.
-const SQL_MEMORY_BYTES: u64 = 16 << 20;
+/// Memory of a table under SQL for which none is given, as of a database.
+pub const SQL_MEMORY_BYTES: u64 = 16 << 20;
 
 /// How a table under SQL is opened, if one is asked for.
 fn sql(global: &Global) -> Result<Option<SqlOptions>> {
@@ -105,7 +105,12 @@ fn sql(global: &Global) -> Result<Option<SqlOptions>> {
         return Err(Error::new(ErrorKind::Config, message));
     }
     let memory_bytes = global.memory.unwrap_or(SQL_MEMORY_BYTES);
-    Ok(Some(SqlOptions { storage: "silica", memory_bytes, is_prepared: false }))
+    Ok(Some(SqlOptions {
+        storage: "silica",
+        memory_bytes,
+        results_bytes: None,
+        is_prepared: false,
+    }))
 }
 
 /// Returns what shows progress: a bar for each phase on a terminal, nothing elsewhere.

@@ -25,7 +25,11 @@ pub(crate) const PEERS: &[Table] = &[
         is_prepared: false,
     },
     Table {
-        about: About::sql("silica:sql-prepared", "Silica, SQL on its ordered store, statements once").variant(),
+        about: About::sql(
+            "silica:sql-prepared",
+            "Silica, SQL on its ordered store, statements once",
+        )
+        .variant(),
         storage: "silica",
         is_prepared: true,
     },
@@ -85,6 +89,7 @@ impl Peer for Table {
         let options = SqlOptions {
             storage: self.storage,
             memory_bytes: setup.memory_bytes,
+            results_bytes: None,
             is_prepared: self.is_prepared,
         };
         Ok(Box::new(SqlStore::open(&setup.directory, options)?))

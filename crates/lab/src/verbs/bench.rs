@@ -2,12 +2,12 @@
 
 use super::compare::CompareArgs;
 use super::measured::MeasuredArgs;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use silica::Result;
-use silica_bench::json_object;
+use silica_bench::{SqlOptions, json_object};
 use silica_bench_compare::{DatagramsSize, datagrams, serve_cell, serve_series};
-use silica_console::{Global, Output, RunArgs, config, observer};
+use silica_console::{Global, Output, RunArgs, SQL_MEMORY_BYTES, config, observer};
 use std::path::{Path, PathBuf};
 
 /// Benchmarks.
@@ -37,14 +37,26 @@ pub(crate) enum BenchCommand {
     },
     /// What stores write for each byte put, beside what their models predict.
     Models(MeasuredArgs),
-    /// Draw the charts of SILT's paper from runs on this machine.
+    /// Draw the figures of a paper from runs on this machine.
     Figures {
+        /// Whose figures.
+        #[arg(value_enum, default_value = "silt")]
+        paper: Paper,
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
         #[command(flatten)]
         run: RunArgs,
     },
+}
+
+/// A paper with figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Paper {
+    /// Throughput, index memory and latency of the stores of SILT.
+    Silt,
+    /// A table under SQL, on our storage and on SQLite's own.
+    Sqlitekv,
 }
 
 /// Runs what is asked for.
@@ -60,7 +72,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Ok(())
         }
         BenchCommand::Models(args) => super::measured::run(global, args, output),
-        BenchCommand::Figures { out, run } => figures(global, out, run, output),
+        BenchCommand::Figures { paper: Paper::Silt, out, run } => figures(global, out, run, output),
+        BenchCommand::Figures { paper: Paper::Sqlitekv, out, run } => {
+            sqlitekv(global, out, run, output)
+        }
     }
 }
 
@@ -71,6 +86,28 @@ fn figures(global: &Global, out: &Path, args: &RunArgs, output: &mut Output) -> 
     for file in &files {
         output.line(format!("wrote {}", file.display()))?;
     }
+    output.object().insert("files".into(), names.into());
+    Ok(())
+}
+
+fn sqlitekv(global: &Global, out: &Path, args: &RunArgs, output: &mut Output) -> Result<()> {
+    let config = config(global, "sqlitekv-read-heavy", args)?;
+    let options = SqlOptions {
+        storage: "silica",
+        memory_bytes: global.memory.unwrap_or(SQL_MEMORY_BYTES),
+        results_bytes: None,
+        is_prepared: false,
+    };
+    let drawn = silica_bench::sqlitekv::draw(&config, options, out, &mut observer(output))?;
+    let (rows, files) = drawn;
+    for row in rows.iter().filter(|row| row.metric.starts_with("ratio")) {
+        output.line(format!(
+            "{:20} {:.2} {} (paper: {})",
+            row.figure, row.value, row.scheme, row.paper
+        ))?;
+    }
+    let names: Vec<Value> = files.iter().map(|f| f.display().to_string().into()).collect();
+    output.object().insert("rows".into(), serde_json::to_value(&rows).expect("rows are plain"));
     output.object().insert("files".into(), names.into());
     Ok(())
 }
