@@ -71,8 +71,14 @@ pub fn run(steps: &mut Steps) {
     let binary = steps.target().join("debug/silica");
     let scratch = steps.target().join("xtask");
     for workload in WORKLOADS {
-        steps.inside(&format!("benchmark {workload}"), || twice(&binary, &scratch, workload));
+        steps.inside(&format!("benchmark {workload}"), || {
+            twice(&binary, &scratch, workload, "silt")
+        });
     }
+    steps.inside("benchmark of a table under SQL", || {
+        twice(&binary, &scratch, "sqlitekv-update-heavy", "sql")
+    });
+    steps.inside("figures of SQLiteKV", || sqlitekv(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let target = steps.target().to_path_buf();
     steps.inside("build of examples", || build_examples(&scratch));
@@ -202,6 +208,24 @@ fn models(binary: &Path, scratch: &Path) -> Result<(), String> {
     }
 }
 
+/// Thirteen figures, of two schemes at seven sizes and what they compare to, each drawn.
+fn sqlitekv(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("sqlitekv");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "figures");
+    command.args(["sqlitekv", "--keys", "60", "--operations", "60", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "files"])?;
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let has_value = |row: &&Value| row["value"].as_f64().is_some_and(|value| value > 0.0);
+    let files = found["files"].as_array().into_iter().flatten();
+    let drawn = files.filter_map(|file| std::fs::read_to_string(file.as_str()?).ok());
+    let lines = drawn.filter(|svg| svg.matches("<polyline").count() >= 2).count();
+    match (rows.len(), rows.iter().all(has_value), lines) {
+        (195, true, 13) => Ok(()),
+        (count, _, lines) => Err(format!("{count} rows and {lines} drawings: {found}")),
+    }
+}
+
 /// Settings of a sweep, which are laid over the models' lines.
 fn swept(binary: &Path, scratch: &Path) -> Result<(), String> {
     let out = scratch.join("models-swept");
@@ -278,13 +302,13 @@ fn bench(binary: &Path, name: &str) -> Command {
 
 /// The fingerprint depends on questions and answers only, so two runs that differ in what does
 /// not change answers must agree.
-fn twice(binary: &Path, scratch: &Path, workload: &str) -> Result<(), String> {
+fn twice(binary: &Path, scratch: &Path, workload: &str, engine: &str) -> Result<(), String> {
     let mut hashes = Vec::new();
     for durability in ["buffered", "synced"] {
         let path = scratch.join("bench");
         let _ = std::fs::remove_dir_all(&path);
         let mut command = bench(binary, workload);
-        command.args(["--engine", "silt", "--keys", "3000", "--threads", "1"]);
+        command.args(["--engine", engine, "--keys", "3000", "--threads", "1"]);
         command.args(["--durability", durability]);
         if !OWN_SIZES.iter().any(|own| workload.starts_with(own)) {
             command.args(["--key-size", "16", "--value-size", "100"]);

@@ -242,6 +242,15 @@ impl Report {
             "latency       p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us, max {:.0} us\n",
             self.p50_us, self.p99_us, self.p999_us, self.max_us
         );
+        // A table under SQL counts none of this.
+        if self.space_amplification == 0.0 && self.index_bytes_per_key == 0.0 {
+            let mib = self.rss_bytes_max as f64 / f64::from(1 << 20);
+            return out
+                + &format!(
+                    "memory        {mib:.1} MiB resident\nresult hash   {}\n",
+                    self.result_hash
+                );
+        }
         out += &format!(
             "amplification {:.3} device reads per get, {:.2} bytes written per byte, {:.2} bytes \
              stored per live byte\n",
