@@ -3,6 +3,7 @@
 mod crash;
 mod directories;
 mod hostile;
+mod memory;
 mod model;
 mod same;
 mod sql;

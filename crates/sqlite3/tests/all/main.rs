@@ -1,5 +1,7 @@
 //! Programs of other people on the shared library.
 
+mod programs;
+
 use std::sync::OnceLock;
 
 include!("../../link.rs");
