@@ -80,7 +80,13 @@ const PAGER: &[&str] = &[
     "sqlite3PagerSetJournalMode",
     "sqlite3PagerOkToChangeJournalMode",
     "sqlite3PagerIsMemdb",
+    "sqlite3PagerExclusiveLock",
 ];
+
+/// With this variable SQLite checks its own assertions: the tests take several times as long.
+const ASSERTIONS: &str = "SILICA_SQLITE_DEBUG";
+/// What `-fsanitize` of the C compiler gets.
+const SANITIZERS: &str = "SILICA_SQLITE_SANITIZE";
 
 /// Compiles SQLite with our storage as the static library `name`; with a `prefix` before each
 /// public name it links beside another SQLite.
@@ -111,5 +117,15 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
         build.define(name, *value);
     }
     build.define("SQLITE_THREAD_LOCAL", "__thread");
+    // SQLite's own assertions, and instrumentation, as `address,undefined`, for tests.
+    println!("cargo::rerun-if-env-changed={ASSERTIONS}");
+    println!("cargo::rerun-if-env-changed={SANITIZERS}");
+    if std::env::var_os(ASSERTIONS).is_some() {
+        build.define("SQLITE_DEBUG", None);
+    }
+    if let Ok(sanitizers) = std::env::var(SANITIZERS) {
+        build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-omit-frame-pointer");
+        build.flag("-fno-sanitize-recover=undefined");
+    }
     build.compile(name);
 }
