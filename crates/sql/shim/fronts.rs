@@ -83,9 +83,18 @@ const PAGER: &[&str] = &[
     "sqlite3PagerExclusiveLock",
 ];
 
-/// With this variable SQLite checks its own assertions: the tests take several times as long.
-const ASSERTIONS: &str = "SILICA_SQLITE_DEBUG";
-/// What `-fsanitize` of the C compiler gets.
+/// What is neither static nor public in a build with assertions.
+const DEBUG_NAMES: &[&str] = &[
+    "corruptPageError",
+    "print_pager_state",
+    "sqlite3PrintMem",
+    "sqlite3_fts3_may_be_corrupt",
+    "sqlite3_fts5_may_be_corrupt",
+    "unixFileMutexHeld",
+    "unixFileMutexNotheld",
+];
+
+/// What `-fsanitize` of the C compiler gets: `address,undefined`, say, for a test.
 const SANITIZERS: &str = "SILICA_SQLITE_SANITIZE";
 
 /// Compiles SQLite with our storage as the static library `name`; with a `prefix` before each
@@ -117,12 +126,15 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
         build.define(name, *value);
     }
     build.define("SQLITE_THREAD_LOCAL", "__thread");
-    // SQLite's own assertions, and instrumentation, as `address,undefined`, for tests.
-    println!("cargo::rerun-if-env-changed={ASSERTIONS}");
-    println!("cargo::rerun-if-env-changed={SANITIZERS}");
-    if std::env::var_os(ASSERTIONS).is_some() {
+    // SQLite's own assertions stand where Rust's do.
+    if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("SQLITE_DEBUG", None);
+        // The shared library has both compilations in it.
+        for name in DEBUG_NAMES.iter().filter(|_| prefix.is_some()) {
+            build.define(name, &*format!("{}{name}", prefix.unwrap_or_default()));
+        }
     }
+    println!("cargo::rerun-if-env-changed={SANITIZERS}");
     if let Ok(sanitizers) = std::env::var(SANITIZERS) {
         build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-omit-frame-pointer");
         build.flag("-fno-sanitize-recover=undefined");
