@@ -73,8 +73,8 @@ fn show(name: &str, done: &Repaired, object: &mut Value, output: &mut Output) ->
     output.line(format!("  {lost}{older}"))?;
     if name == silica_sql::KEYSPACE {
         output.line(
-            "  it is an SQL database, if its name is right: rows and index entries are lost each by \
-             itself; REINDEX makes the indexes anew of the rows, and PRAGMA integrity_check looks",
+            "  of an SQL database rows and index entries are lost each by itself: REINDEX makes \
+             the indexes anew of the rows, and PRAGMA integrity_check says whether that is all",
         )?;
     }
     Ok(())

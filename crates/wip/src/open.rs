@@ -244,8 +244,8 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
     Ok(next)
 }
 
-/// Opens all tables, with filters as long as these fit into the memory: which of them stay is decided
-/// when memory is shared, but those of all tables may be many times as large.
+/// Opens all tables, with filters as long as these fit into the memory: which of them stay is
+/// decided when memory is shared, but those of all tables may be many times as large.
 fn open_buckets<D: Device>(
     device: &D,
     state: &StoreState,
