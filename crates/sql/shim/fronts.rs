@@ -138,6 +138,10 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     if let Ok(sanitizers) = std::env::var(SANITIZERS) {
         build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-omit-frame-pointer");
         build.flag("-fno-sanitize-recover=undefined");
+        for sanitizer in sanitizers.split(',') {
+            let library = if sanitizer == "undefined" { "ubsan" } else { "asan" };
+            println!("cargo::rustc-link-lib=dylib={library}");
+        }
     }
     build.compile(name);
 }
