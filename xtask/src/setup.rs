@@ -10,6 +10,8 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("memcslap", "libmemcached-tools", "the real-client tests"),
     ("go", "golang-go", "the real-client tests"),
     ("javac", "default-jdk-headless", "the real-client tests"),
+    ("npm", "npm", "better-sqlite3 on the SQL library"),
+    ("pip3", "python3-pip", "Django and SQLAlchemy on the SQL library"),
     ("prometheus-redis-exporter", "prometheus-redis-exporter", "the real-client tests"),
 ];
 

@@ -38,6 +38,7 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
         None => ci::tests(&mut steps, "soak", 48 * HOUR),
     }
     interpreted(&mut steps);
+    sanitized(&mut steps);
     steps.close()
 }
 
@@ -52,6 +53,17 @@ fn interpreted(steps: &mut Steps) {
     } else {
         steps.skip(name, "rustup component add --toolchain nightly miri rust-src");
     }
+}
+
+/// SQLite and our functions in front of its b-tree, as the C compiler instruments them: SQL's tests
+/// on AddressSanitizer, with its search for leaks, and UndefinedBehaviorSanitizer.
+fn sanitized(steps: &mut Steps) {
+    let mut test = cargo(&["test", "-p", "silica-sql", "--test", "all"]);
+    test.env("SILICA_SQLITE_SANITIZE", "address,undefined");
+    // Their libraries come behind those of Rust.
+    test.env("ASAN_OPTIONS", "verify_asan_link_order=0");
+    test.env("CARGO_TARGET_DIR", steps.target().join("sanitize"));
+    steps.command("SQL under AddressSanitizer and UBSan", &mut test, HOUR);
 }
 
 /// A server under mixed load, in the release build.

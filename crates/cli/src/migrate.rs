@@ -1,7 +1,7 @@
 //! `silica migrate`.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use silica::{MigrateProgress, Result, Silica};
+use silica::{DEFAULT_ENGINE, Error, ErrorKind, MigrateProgress, Result, Silica};
 use silica_console::{Global, Output, has_terminal};
 
 /// Moves the keyspace `name` to the engine `to`.
@@ -9,10 +9,26 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
     // What is set is for the new engine.
     let here = Global { set: Vec::new(), engine: None, ..global.clone() };
     let store = here.open(false)?;
+    refuse_sql(&store, name, to)?;
     let forget = global.forget_at_exit.then_some((silica::FORGET_AT_EXIT, "on"));
     let set: Vec<(&str, &str)> = global.pairs().into_iter().chain(forget).collect();
     migrate(&store, name, to, &set, output)?;
     store.close()
+}
+
+/// Refuses to take the order from an SQL database, which nobody could open then.
+fn refuse_sql(store: &Silica, name: &str, to: &str) -> Result<()> {
+    let is_sql = name == silica_sql::KEYSPACE
+        && store.existing(name)?.map(|keyspace| silica_sql::is_database(&keyspace)).transpose()?
+            == Some(true);
+    if !is_sql || to == DEFAULT_ENGINE {
+        return Ok(());
+    }
+    let message = format!(
+        "keyspace '{name}' is an SQL database, which needs an engine that keeps an order, and {to} \
+         keeps none; leave it with {DEFAULT_ENGINE}"
+    );
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// Does it with a bar, where there is a terminal, and reports.

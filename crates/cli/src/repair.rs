@@ -70,5 +70,12 @@ fn show(name: &str, done: &Repaired, object: &mut Value, output: &mut Output) ->
         true => "; older versions of some may be back, and some that were deleted",
         false => "",
     };
-    output.line(format!("  {lost}{older}"))
+    output.line(format!("  {lost}{older}"))?;
+    if name == silica_sql::KEYSPACE {
+        output.line(
+            "  of an SQL database rows and index entries are lost each by itself: REINDEX makes \
+             the indexes anew of the rows, and PRAGMA integrity_check says whether that is all",
+        )?;
+    }
+    Ok(())
 }

@@ -199,7 +199,10 @@ static int silicaCopyTree(SilicaCopy *p, Btree *pSrc, Btree *pDest, i64 *pnByte)
   if( rc!=SQLITE_OK ) return rc;
   memset(&from, 0, sizeof(from));
   memset(&to, 0, sizeof(to));
-  rc = sqlite3BtreeCursor(pSrc, pTree->iFrom, 0, pTree->pKeyInfo, &from);
+  /* Which costs nothing but where SQLite's connections share a cache. */
+  rc = sqlite3BtreeLockTable(pSrc, (int)pTree->iFrom, 0);
+  if( rc==SQLITE_OK ) rc = sqlite3BtreeLockTable(pDest, (int)pTree->iTo, 1);
+  if( rc==SQLITE_OK ) rc = sqlite3BtreeCursor(pSrc, pTree->iFrom, 0, pTree->pKeyInfo, &from);
   if( rc==SQLITE_OK ){
     rc = sqlite3BtreeCursor(pDest, pTree->iTo, BTREE_WRCSR, pTree->pKeyInfo, &to);
   }
@@ -307,7 +310,13 @@ SQLITE_API int sqlite3_backup_step(sqlite3_backup *p, int nPage){
       rc = sqlite3BtreeBeginTrans(p->pSrc, 0, 0);
       closes = rc==SQLITE_OK;
     }
-    if( rc==SQLITE_OK ) rc = silicaCopyStep(p, pDest, nPage);
+    if( rc==SQLITE_OK ){
+      sqlite3BtreeEnter(p->pSrc);
+      sqlite3BtreeEnter(pDest);
+      rc = silicaCopyStep(p, pDest, nPage);
+      sqlite3BtreeLeave(pDest);
+      sqlite3BtreeLeave(p->pSrc);
+    }
     if( closes ){
       sqlite3BtreeCommitPhaseOne(p->pSrc, 0);
       sqlite3BtreeCommitPhaseTwo(p->pSrc, 0);

@@ -41,14 +41,14 @@ SQLITE_PRIVATE int sqlite3BtreeCursor(
     }
     rc = silicaColumns(pKeyInfo, aColumn);
     if( rc==SQLITE_OK ){
-      rc = silica_sql_cursor_open(silicaDb(p), iTable, aColumn, pKeyInfo->nKeyField,
-                                  &pStoreCursor);
+      rc = silicaError(p, silica_sql_cursor_open(silicaDb(p), iTable, aColumn,
+                                                 pKeyInfo->nKeyField, &pStoreCursor));
     }
     if( aColumn!=aStack ) sqlite3_free(aColumn);
   }else{
-    rc = silica_sql_cursor_open(silicaDb(p), iTable, 0, 0, &pStoreCursor);
+    rc = silicaError(p, silica_sql_cursor_open(silicaDb(p), iTable, 0, 0, &pStoreCursor));
   }
-  if( rc!=SQLITE_OK ) return silicaError(p, rc);
+  if( rc!=SQLITE_OK ) return rc;
   pCur->pgnoRoot = iTable;
   pCur->iPage = -1;
   pCur->ix = 0;
@@ -187,11 +187,20 @@ SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *pCur, int flags){
   return rc;
 }
 
+/* A read has failed. Whoever uses the cursor next gets the code: the machine asks whether there is
+** an entry, and for its size and bytes, by functions that cannot fail. */
+static int silicaFail(BtCursor *pCur){
+  pCur->eState = CURSOR_FAULT;
+  pCur->skipNext = silica_sql_code(silicaDb(pCur->pBtree));
+  return silicaError(pCur->pBtree, pCur->skipNext);
+}
+
 /* Sees to it that a cursor that missed is at the entry before, if there is one. */
 static int silicaSettle(BtCursor *pCur){
+  SILICA_FAULT(pCur);
   if( pCur->eState==CURSOR_VALID && pCur->ix==IS_BETWEEN ){
     int isThere = silica_sql_cursor_is_there(silicaCursor(pCur));
-    if( isThere<0 ) return silicaError(pCur->pBtree, SQLITE_IOERR);
+    if( isThere<0 ) return silicaFail(pCur);
     pCur->ix = 0;
     if( !isThere ) pCur->eState = CURSOR_INVALID;
   }
@@ -200,7 +209,8 @@ static int silicaSettle(BtCursor *pCur){
 
 SQLITE_PRIVATE int sqlite3BtreeEof(BtCursor *pCur){
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeEof(pCur);
-  if( silicaSettle(pCur)!=SQLITE_OK ) return 1;
+  /* A cursor at fault is not at the end: the next call through it fails. */
+  if( silicaSettle(pCur)!=SQLITE_OK ) return 0;
   return CURSOR_VALID!=pCur->eState;
 }
 
@@ -213,6 +223,8 @@ SQLITE_PRIVATE int sqlite3BtreeTableMoveto(BtCursor *pCur, i64 intKey, int biasR
   entry.record = 0;
   rc = silica_sql_cursor_seek_row(silicaCursor(pCur), intKey, pRes, &entry);
   silicaEnd(pCur, rc, 0);
+  /* The machine looks at this first, and takes anything else for a row that is not there. */
+  if( rc!=SQLITE_OK ) *pRes = 0;
   pCur->info.nKey = intKey;
   if( *pRes<0 ) pCur->ix = IS_BETWEEN;
   else silicaNoteEntry(pCur, &entry);
@@ -297,6 +309,7 @@ SQLITE_PRIVATE int sqlite3BtreeIndexMoveto(BtCursor *pCur, UnpackedRecord *pIdxK
   }
   silicaKeyClear(&key);
   silicaEnd(pCur, rc, 0);
+  if( rc!=SQLITE_OK ) *pRes = 0;
   if( *pRes<0 ) pCur->ix = IS_BETWEEN;
   else silicaNoteEntry(pCur, &entry);
   return rc;
@@ -313,26 +326,41 @@ SQLITE_PRIVATE i64 sqlite3BtreeOffset(BtCursor *pCur){
   return isSilica(pCur->pBtree) ? 0 : stock_sqlite3BtreeOffset(pCur);
 }
 
+/* The record here; NULL on an error, which the cursor has then. */
+static const u8 *silicaRecord(BtCursor *pCur, u32 *pn){
+  const u8 *pRecord;
+  *pn = 0;
+  if( silicaSettle(pCur)!=SQLITE_OK ) return 0;
+  pRecord = silica_sql_cursor_record(silicaCursor(pCur), pn);
+  if( pRecord==0 ) silicaFail(pCur);
+  return pRecord;
+}
+
+/* What the machine sees of a record that cannot be read: a header of two bytes, of which none is at
+** hand, so that it asks sqlite3BtreePayload() for them, which fails. */
+static const u8 silicaUnread[] = {2, 0};
+
 SQLITE_PRIVATE const void *sqlite3BtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
-  const void *pRecord;
+  const u8 *pRecord;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadFetch(pCur, pAmt);
   if( silicaHasEntry(pCur) ){
     *pAmt = pCur->info.nPayload;
-    return pCur->info.pPayload;
+    pRecord = pCur->info.pPayload;
+  }else{
+    pRecord = silicaRecord(pCur, pAmt);
   }
-  silicaSettle(pCur);
-  *pAmt = 0;
-  pRecord = silica_sql_cursor_record(silicaCursor(pCur), pAmt);
-  return pRecord ? pRecord : "";
+#ifdef SQLITE_DEBUG
+  /* No page of SQLite's has more, which the machine asserts and does not need. */
+  if( *pAmt>65536 ) *pAmt = 65536;
+#endif
+  return pRecord ? pRecord : silicaUnread;
 }
 
 SQLITE_PRIVATE u32 sqlite3BtreePayloadSize(BtCursor *pCur){
   u32 n = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayloadSize(pCur);
   if( silicaHasEntry(pCur) ) return pCur->info.nPayload;
-  silicaSettle(pCur);
-  silica_sql_cursor_record(silicaCursor(pCur), &n);
-  return n;
+  return silicaRecord(pCur, &n) ? n : sizeof(silicaUnread);
 }
 
 SQLITE_PRIVATE sqlite3_int64 sqlite3BtreeMaxRecordSize(BtCursor *pCur){
@@ -344,9 +372,8 @@ SQLITE_PRIVATE int sqlite3BtreePayload(BtCursor *pCur, u32 offset, u32 amt, void
   const u8 *pRecord;
   u32 n = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayload(pCur, offset, amt, pBuf);
-  silicaSettle(pCur);
-  pRecord = silica_sql_cursor_record(silicaCursor(pCur), &n);
-  if( pRecord==0 ) return silicaError(pCur->pBtree, SQLITE_IOERR);
+  pRecord = silicaRecord(pCur, &n);
+  if( pRecord==0 ) return pCur->skipNext;
   if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
   memcpy(pBuf, pRecord+offset, amt);
   return SQLITE_OK;
@@ -379,8 +406,8 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *pCur, u32 offset, u32 amt, void
   }
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
   if( (pCur->curFlags & BTCF_WriteFlag)==0 ) return SQLITE_READONLY;
-  pRecord = silica_sql_cursor_record(silicaCursor(pCur), &n);
-  if( pRecord==0 ) return silicaError(p, SQLITE_IOERR);
+  pRecord = silicaRecord(pCur, &n);
+  if( pRecord==0 ) return pCur->skipNext;
   if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
   pNew = sqlite3Malloc(n);
   if( pNew==0 ) return SQLITE_NOMEM_BKPT;

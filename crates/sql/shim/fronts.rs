@@ -87,7 +87,22 @@ const PAGER: &[&str] = &[
     "sqlite3PagerSetJournalMode",
     "sqlite3PagerOkToChangeJournalMode",
     "sqlite3PagerIsMemdb",
+    "sqlite3PagerExclusiveLock",
 ];
+
+/// What is neither static nor public in a build with assertions.
+const DEBUG_NAMES: &[&str] = &[
+    "corruptPageError",
+    "print_pager_state",
+    "sqlite3PrintMem",
+    "sqlite3_fts3_may_be_corrupt",
+    "sqlite3_fts5_may_be_corrupt",
+    "unixFileMutexHeld",
+    "unixFileMutexNotheld",
+];
+
+/// What `-fsanitize` of the C compiler gets: `address,undefined`, say, for a test.
+const SANITIZERS: &str = "SILICA_SQLITE_SANITIZE";
 
 /// Compiles SQLite with our storage as the static library `name`; with a `prefix` before each
 /// public name it links beside another SQLite.
@@ -125,6 +140,23 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     build.define("SQLITE_THREAD_LOCAL", "__thread");
     if prefix.is_some() {
         build.define("SILICA_IS_PREFIXED", None);
+    }
+    // SQLite's own assertions stand where Rust's do.
+    if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
+        build.define("SQLITE_DEBUG", None);
+        // The shared library has both compilations in it.
+        for name in DEBUG_NAMES.iter().filter(|_| prefix.is_some()) {
+            build.define(name, &*format!("{}{name}", prefix.unwrap_or_default()));
+        }
+    }
+    println!("cargo::rerun-if-env-changed={SANITIZERS}");
+    if let Ok(sanitizers) = std::env::var(SANITIZERS) {
+        build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-omit-frame-pointer");
+        build.flag("-fno-sanitize-recover=undefined");
+        for sanitizer in sanitizers.split(',') {
+            let library = if sanitizer == "undefined" { "ubsan" } else { "asan" };
+            println!("cargo::rustc-link-lib=dylib={library}");
+        }
     }
     build.compile(name);
 }

@@ -57,12 +57,26 @@ static int silicaError(Btree *p, int rc){
   return rc;
 }
 
+/* Looks again where the store is: the directory may have got another name since the opening. */
+static void silicaFindAgain(SilicaHandle *pHandle){
+  char *zDirectory = 0, *zMessage = 0;
+  int kind;
+  int rc = silica_sql_place(pHandle->zPath, (pHandle->flags & SILICA_READ_ONLY)!=0, 0, 0, 0, &kind,
+                            &zDirectory, &zMessage);
+  if( rc==SQLITE_OK && zDirectory ){
+    silica_sql_free_text(pHandle->zDirectory);
+    pHandle->zDirectory = zDirectory;
+  }
+  if( zMessage ) silica_sql_free_text(zMessage);
+}
+
 /* The store is opened when somebody first needs it. */
 static int silicaConnect(Btree *p){
   SilicaHandle *pHandle = silicaHandle(p);
   char *zMessage = 0;
   int rc;
   if( pHandle->pDb ) return SQLITE_OK;
+  silicaFindAgain(pHandle);
   rc = silica_sql_open(pHandle->zDirectory, pHandle->flags, pHandle->zOptions, &pHandle->pDb,
                        &zMessage);
   if( rc!=SQLITE_OK ){

@@ -10,6 +10,7 @@
 ** | in memory?                     | no                                                         |
 ** | memory used, cache statistics  | of the empty database: what a store takes, it tells itself |
 ** | cache flush, shrink            | nothing to do                                              |
+** | exclusive lock for a commit    | had, since one transaction writes                          |
 ** | checkpoint (btree.c)           | a sync                                                     |
 ** | snapshots, pages (dbpage)      | as of an empty database                                    |
 */
@@ -52,5 +53,10 @@ SQLITE_PRIVATE int sqlite3PagerOkToChangeJournalMode(Pager *pPager){
 SQLITE_PRIVATE int sqlite3PagerIsMemdb(Pager *pPager){
   if( isSilicaPager(pPager) ) return 0;
   return stock_sqlite3PagerIsMemdb(pPager);
+}
+
+SQLITE_PRIVATE int sqlite3PagerExclusiveLock(Pager *pPager){
+  if( isSilicaPager(pPager) ) return SQLITE_OK;
+  return stock_sqlite3PagerExclusiveLock(pPager);
 }
 

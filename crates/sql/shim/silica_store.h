@@ -3,7 +3,8 @@
 ** the Rust part. The functions are in src/ffi.rs.
 **
 ** - Functions that return `int` return a result code of SQLite: SQLITE_OK, SQLITE_DONE where said,
-**   or an error. silica_sql_message() says the last error of a database in words.
+**   or an error. silica_sql_message() says the last error of a database in words, and
+**   silica_sql_code() has its code.
 ** - A SilicaDb and its cursors are used by one thread at a time; different SilicaDb of one store
 **   by different threads.
 ** - A pointer that a cursor hands out stays valid until that cursor is moved, written through,
@@ -56,6 +57,8 @@ int silica_sql_open(const char *directory, int flags, const char *options, Silic
 void silica_sql_close(SilicaDb *db);
 void silica_sql_free_text(char *text);
 const char *silica_sql_message(SilicaDb *db);
+/* The code of the last error, for functions that return something else; SQLITE_IOERR if none. */
+int silica_sql_code(SilicaDb *db);
 
 /* Begins a transaction, or makes one that reads one that writes. SQLITE_BUSY if another one
 ** writes, SQLITE_BUSY_SNAPSHOT if this one reads what is not the newest, SQLITE_READONLY. */

@@ -17,7 +17,7 @@ use crate::view::{Kept, Slot, View};
 use log::error;
 use silica::engine::transaction::Transaction;
 use silica::engine::{Ordered, SnapshotExt};
-use silica::{Durability, Error, ErrorKind, KeyRange, Keyspace, Silica};
+use silica::{DEFAULT_ENGINE, Durability, Error, ErrorKind, KeyRange, Keyspace, Silica};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -97,7 +97,10 @@ impl Database {
         let limits = engine.descriptor().limits;
         let name = engine.descriptor().name;
         let ordered = engine.as_ordered().ok_or_else(|| {
-            let words = format!("engine {name} keeps no order, which SQL needs");
+            let words = format!(
+                "engine {name} keeps no order, which SQL needs; silica migrate --to \
+                 {DEFAULT_ENGINE} moves it to one that does"
+            );
             Failure::new(code::CANTOPEN, words)
         })?;
         let left = pieces::look(&Arc::clone(&ordered).snapshot()?)?;

@@ -27,8 +27,19 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-/// The last error of a database in words, which its cursors set, too.
-type Words = Rc<RefCell<CString>>;
+/// The last error of a database, which its cursors set, too.
+struct LastError {
+    code: c_int,
+    words: CString,
+}
+
+impl Default for LastError {
+    fn default() -> Self {
+        LastError { code: code::IOERR, words: CString::default() }
+    }
+}
+
+type Words = Rc<RefCell<LastError>>;
 
 /// A database as one connection has it.
 struct SilicaDb {
@@ -102,7 +113,7 @@ fn guard(words: Option<&Words>, call: impl FnOnce() -> Result<c_int>) -> c_int {
         Err(_) => Failure::new(code::INTERNAL, "a panic in silica-sql; the log has its message"),
     };
     if let Some(words) = words {
-        *words.borrow_mut() = c_text(&failure.words);
+        *words.borrow_mut() = LastError { code: failure.code, words: c_text(&failure.words) };
     }
     failure.code
 }
@@ -245,7 +256,7 @@ unsafe extern "C" fn silica_sql_open(
         set(db, Box::into_raw(Box::new(opened)))?;
         Ok(code::OK)
     });
-    let words = if result == code::OK { null_mut() } else { words.take().into_raw() };
+    let words = if result == code::OK { null_mut() } else { words.take().words.into_raw() };
     if set(message, words).is_err() && !words.is_null() {
         // SAFETY: made right here.
         drop(unsafe { CString::from_raw(words) });
@@ -279,8 +290,18 @@ unsafe extern "C" fn silica_sql_free_text(text: *mut c_char) {
 unsafe extern "C" fn silica_sql_message(db: *mut SilicaDb) -> *const c_char {
     // SAFETY: by rule 1.
     match unsafe { db.as_ref() } {
-        Some(db) => db.words.borrow().as_ptr(),
+        Some(db) => db.words.borrow().words.as_ptr(),
         None => c"no database".as_ptr(),
+    }
+}
+
+/// The code of the last error.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_code(db: *mut SilicaDb) -> c_int {
+    // SAFETY: by rule 1.
+    match unsafe { db.as_ref() } {
+        Some(db) => db.words.borrow().code,
+        None => code::MISUSE,
     }
 }
 

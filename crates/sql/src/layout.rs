@@ -15,7 +15,7 @@ pub(crate) const PREFIX_BYTES: usize = 5;
 /// Bytes of the key of a row.
 pub(crate) const ROW_KEY_BYTES: usize = PREFIX_BYTES + 8;
 
-const FORMAT: Format =
+pub(crate) const FORMAT: Format =
     Format { name: "SQL database", magic: b"SILSQL", version_bytes: 2, version: 1, steps: &[] };
 const HEADER_BYTES: usize = FORMAT.prefix_bytes() + 4 + 4 * META_COUNT;
 

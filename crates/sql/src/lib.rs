@@ -50,6 +50,6 @@ pub use connection::Connection;
 pub use cursor::TreeCursor;
 pub use database::Database;
 pub use failure::{Failure, Result, code};
-pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
+pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options, is_database};
 pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

@@ -12,7 +12,10 @@
 //! 4. There is no marker, and the directory is there: the database was deleted. A new one moves
 //!    the old directory aside, where one generation of it is kept.
 //!
-//! No directory moves while a process has its store open.
+//! No directory moves while a process has its store open. A database that was renamed while it is
+//! open goes on where it is. One that was deleted does, too, as an open file of SQLite's, and a new
+//! one at its path gets a directory with a number, `app.db-2-silica`, which takes the usual name
+//! when it is next opened and nobody has the old one open any more.
 
 use silica::device::{DeviceOptions, FileDevice};
 use silica::{Error, ErrorKind, Result};
@@ -93,8 +96,7 @@ impl Storage {
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] if it is not there and may not be made; [`ErrorKind::Config`] for a
-/// copy of a marker, and for a marker of a newer format; [`ErrorKind::Locked`] if a directory
-/// would have to move that a process has open; [`ErrorKind::Io`].
+/// copy of a marker, and for a marker of a newer format; [`ErrorKind::Io`].
 pub fn place(path: &Path, options: PlaceOptions) -> Result<Place> {
     let mut tries = 0;
     loop {
@@ -214,7 +216,10 @@ fn existing(path: &Path, there: &Metadata, format: u32, options: PlaceOptions) -
         );
         return Err(Error::new(ErrorKind::Config, message));
     };
-    refuse_open(&renamed)?;
+    // What somebody has open stays where it is, and is served from there.
+    if is_open(&renamed) || is_open(&directory) {
+        return Ok(Place::Store { directory: renamed.join(STORE), is_read_only });
+    }
     if directory.exists() {
         move_aside(path, &directory)?;
     }
@@ -235,12 +240,33 @@ fn directory_of(path: &Path, marker: &Metadata) -> Result<Option<PathBuf>> {
     Ok(directories.find(|directory| link_of(directory).is_some_and(|link| is_same(&link, marker))))
 }
 
+/// The directory of a new database at `path`. Where somebody has that of a deleted one still open,
+/// which SQLite allows, it is another one, until it can be renamed.
+fn directory_of_new(path: &Path) -> Result<PathBuf> {
+    let directory = beside(path, DIRECTORY);
+    if !directory.exists() {
+        return Ok(directory);
+    }
+    if !is_open(&directory) {
+        move_aside(path, &directory)?;
+        return Ok(directory);
+    }
+    for other in (2..).map(|number| beside(path, &format!("-{number}{DIRECTORY}"))) {
+        if !other.exists() {
+            return Ok(other);
+        }
+        // Of one that was deleted, too, and that nobody has open.
+        if link_of(&other).is_some_and(|link| link.nlink() == 1) && !is_open(&other) {
+            fs::remove_dir_all(&other).map_err(|e| failed("remove", &other, e))?;
+            return Ok(other);
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
 /// Makes a database at `path`, where an empty file may be.
 fn new(path: &Path, is_there: bool) -> Result<Place> {
-    let directory = beside(path, DIRECTORY);
-    if directory.exists() {
-        move_aside(path, &directory)?;
-    }
+    let directory = directory_of_new(path)?;
     match fs::create_dir(&directory) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(raced()),
         made => made.map_err(|e| failed("create the directory", &directory, e))?,
@@ -293,7 +319,6 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
 
 /// Keeps the directory of a database that was deleted or renamed over, in place of an older one.
 fn move_aside(path: &Path, directory: &Path) -> Result<()> {
-    refuse_open(directory)?;
     let old = beside(path, OLD);
     if old.exists() {
         fs::remove_dir_all(&old).map_err(|e| failed("remove", &old, e))?;
@@ -301,22 +326,11 @@ fn move_aside(path: &Path, directory: &Path) -> Result<()> {
     rename(directory, &old)
 }
 
-/// Refuses to touch a directory whose store somebody has open.
-fn refuse_open(directory: &Path) -> Result<()> {
-    let store = directory.join(STORE);
-    if !store.exists() {
-        return Ok(());
-    }
-    match FileDevice::open(&store, DeviceOptions { create: false, ..DeviceOptions::default() }) {
-        Err(error) if error.kind() == ErrorKind::Locked => {
-            let message = format!(
-                "{} belongs to a database that was deleted or renamed while it is open: {error}",
-                directory.display()
-            );
-            Err(Error::new(ErrorKind::Locked, message))
-        }
-        _ => Ok(()),
-    }
+/// True if a process has the store of a directory open.
+fn is_open(directory: &Path) -> bool {
+    let options = DeviceOptions { create: false, ..DeviceOptions::default() };
+    let opened = FileDevice::open(&directory.join(STORE), options);
+    opened.is_err_and(|error| error.kind() == ErrorKind::Locked)
 }
 
 #[cfg(test)]
@@ -402,13 +416,34 @@ mod tests {
     fn a_directory_in_use_stays_where_it_is() {
         let scratch = tempfile::tempdir().expect("a directory");
         let one = scratch.path().join("one.db");
-        let store = store_of(place(&one, NEW));
+        let store = made(&one, "first");
         let open = FileDevice::open(&store, DeviceOptions::default()).expect("opened");
         fs::remove_file(&one).expect("removed");
-        let error = place(&one, NEW).expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Locked);
+        // As an open file of SQLite's that was deleted.
+        let second = made(&one, "second");
+        assert!(second.ends_with("one.db-2-silica/store"), "{}", second.display());
+        assert_eq!(fs::read_to_string(store.join("text")).expect("there"), "first");
+        assert_eq!(text_of(&one), "second");
+        assert_eq!(store_of(place(&one, NEW)), second);
         drop(open);
-        place(&one, NEW).expect("a new one");
+        assert_eq!(text_of(&one), "second");
+        assert_eq!(store_of(place(&one, NEW)), store);
+        let kept = scratch.path().join("one.db-silica-old/store/text");
+        assert_eq!(fs::read_to_string(kept).expect("kept"), "first");
+    }
+
+    #[test]
+    fn a_database_that_is_renamed_while_it_is_open_goes_on() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [one, two] = ["one.db", "two.db"].map(|name| scratch.path().join(name));
+        let store = made(&one, "first");
+        let open = FileDevice::open(&store, DeviceOptions::default()).expect("opened");
+        fs::rename(&one, &two).expect("renamed");
+        assert_eq!(store_of(place(&two, OLD_ONLY)), store);
+        drop(open);
+        let moved = store_of(place(&two, OLD_ONLY));
+        assert!(moved.ends_with("two.db-silica/store"), "{}", moved.display());
+        assert_eq!(text_of(&two), "first");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use crate::database::Database;
 use crate::failure::{Failure, Result, code};
+use crate::layout::{FORMAT, HEADER_KEY};
 use crate::results::{RESULTS_BYTES_MIN, Results};
 use log::warn;
-use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, OpenOptions, parse_size};
+use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, Keyspace, OpenOptions, parse_size};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,15 @@ pub const KEYSPACE: &str = "sql";
 /// Memory of a database for which none is given: eight times what SQLite takes for its cache,
 /// since filters and indexes of tables are in it, too.
 pub const DEFAULT_MEMORY_BYTES: u64 = 16 << 20;
+
+/// True if the keyspace is an SQL database.
+///
+/// # Errors
+/// Those of a get.
+pub fn is_database(keyspace: &Keyspace) -> silica::Result<bool> {
+    let header = keyspace.get(HEADER_KEY)?;
+    Ok(header.is_some_and(|header| header.starts_with(FORMAT.magic)))
+}
 
 /// How a database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,14 +144,29 @@ fn open(directory: &Path, options: Options) -> Result<Arc<Database>> {
     Ok(database)
 }
 
+/// Live bytes of a range bucket of a database at least, whatever its memory is. A bucket takes some
+/// 4 KiB of memory, and by half of a small memory there would be thousands of them: 1 GB in 2 MiB
+/// took 30 MiB for 6,800 buckets.
+const BUCKET_BYTES_MIN: u64 = 16 << 20;
+
 fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
     let results_bytes = options.results()?;
+    // Else a new store would come to be where a renamed one was.
+    if directory.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
+        let words =
+            format!("{} is gone, or was renamed; open the database again", directory.display());
+        return Err(Failure::new(code::CANTOPEN, words));
+    }
+    let bucket_bytes = BUCKET_BYTES_MIN.to_string();
+    let given = [("bucket_bytes_max", &*bucket_bytes)];
+    let is_small = options.memory_bytes / 2 < BUCKET_BYTES_MIN;
+    let engine_options = if is_small { &given[..] } else { &[] };
     let opening = OpenOptions::new()
         .create(options.creates && !options.is_read_only)
         .device(DeviceOptions { io: options.io, ..DeviceOptions::default() })
         .read_only(options.is_read_only)
         .memory_bytes(options.memory_bytes - results_bytes)
-        .declare(KEYSPACE, DEFAULT_ENGINE, &[]);
+        .declare(KEYSPACE, DEFAULT_ENGINE, engine_options);
     let store = opening.open(directory).map_err(|error| Failure::of_opening(&error))?;
     let keyspace = match options.creates && !options.is_read_only {
         true => store.keyspace(KEYSPACE).map(Some),

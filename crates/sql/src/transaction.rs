@@ -554,7 +554,8 @@ impl Shared {
                 Phase::Writes(writing) => writing.view.number,
                 Phase::Idle => self.database.commits(),
             };
-            return Ok(commits.wrapping_sub(state.own_commits) as u32);
+            // From 1 on, as SQLite's: its full-text index takes 0 for not known.
+            return Ok(commits.wrapping_sub(state.own_commits).wrapping_add(1) as u32);
         }
         let header = state.header()?;
         header.meta.get(index).copied().ok_or_else(|| no_meta(index))

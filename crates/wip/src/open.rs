@@ -65,7 +65,7 @@ impl<D: Device> Wip<D> {
         let segments = wal::open_segments(&*device, store_id, &state.log_segments)?;
         let log_end = segments.last().map_or(0, |s| s.end());
         let next_segment = state.log_segments.last().map_or(1, |n| n + 1);
-        let buckets = open_buckets(&*device, state)?;
+        let buckets = open_buckets(&*device, state, memory)?;
         let value_segment_bytes = config.value_log_segment_bytes;
         let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
         let unix_ms = environment.clock.unix_ms();
@@ -244,11 +244,20 @@ fn remove_orphans<D: Device>(device: &D, state: &StoreState) -> Result<u64> {
     Ok(next)
 }
 
-fn open_buckets<D: Device>(device: &D, state: &StoreState) -> Result<Buckets<D>> {
+/// Opens all tables, with filters as long as these fit into the memory: which of them stay is
+/// decided when memory is shared, but those of all tables may be many times as large.
+fn open_buckets<D: Device>(
+    device: &D,
+    state: &StoreState,
+    memory_bytes: u64,
+) -> Result<Buckets<D>> {
     let (mut tables, ingested) = (Tables::new(), state.ingested());
+    let mut filter_bytes = 0;
     for number in state.tables() {
-        let id = table_id(state.store_id, number);
-        let mut table = Numbered::new(number, Table::open(device, &table_name(number), id)?);
+        let (id, name) = (table_id(state.store_id, number), table_name(number));
+        let table = Table::open_with(device, &name, id, filter_bytes < memory_bytes / 2)?;
+        filter_bytes += table.loaded_filter_bytes() as u64;
+        let mut table = Numbered::new(number, table);
         if let Some(sequence) = ingested.get(&number) {
             table = table.ingested(*sequence)?;
         }

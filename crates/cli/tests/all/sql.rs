@@ -131,3 +131,72 @@ fn a_second_process_is_told_which_one_has_the_database() {
     assert!(first.wait().expect("ends").success());
     assert_eq!(silica_ok(&["sql", arg(&path), "-c", "SELECT 7"]), "7\n");
 }
+
+/// A database whose table and index take some tables of the engine's.
+fn filled(database: &str) {
+    let rows = "CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT, c BLOB); CREATE INDEX i ON t (b); \
+                INSERT INTO t WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s LIMIT \
+                3000) SELECT n, 'b' || n, randomblob(500) FROM s; VACUUM";
+    silica_ok(&["sql", database, "--memory", "1MiB", "-c", rows]);
+}
+
+const CHECK: &str = "SELECT count(*) FROM t NOT INDEXED; PRAGMA integrity_check";
+
+#[test]
+fn the_store_of_a_database_is_verified_backed_up_and_restored() {
+    let directory = scratch("sql-backup");
+    let [app, again] = ["app.db", "again.db"].map(|name| directory.join(name));
+    let [stored, restored] =
+        ["app.db-silica/store", "again.db-silica/store"].map(|name| directory.join(name));
+    let backup = directory.join("backup");
+    filled(arg(&app));
+    assert!(silica_ok(&["verify", "--path", arg(&stored)]).contains("all well"));
+    silica_ok(&["backup", "--path", arg(&stored), arg(&backup)]);
+    silica_ok(&["sql", arg(&again), "-c", "SELECT 1"]);
+    std::fs::remove_dir_all(&restored).expect("removed");
+    silica_ok(&["restore", "--path", arg(&restored), arg(&backup)]);
+    assert_eq!(silica_ok(&["sql", arg(&again), "-c", CHECK]), "3000\nok\n");
+}
+
+#[test]
+fn a_repaired_database_is_made_whole_by_its_rows() {
+    let directory = scratch("sql-repair");
+    let app = directory.join("app.db");
+    filled(arg(&app));
+    let keyspace = directory.join("app.db-silica/store/keyspace-0");
+    let files = std::fs::read_dir(&keyspace).expect("listed").map(|file| file.expect("one").path());
+    let largest = files.max_by_key(|path| path.metadata().map_or(0, |file| file.len()));
+    let path = largest.expect("a table");
+    let mut bytes = std::fs::read(&path).expect("read");
+    // The first entries are trees and their schema; in the middle are rows.
+    let at = bytes.len() / 2;
+    bytes[at] ^= 0x55;
+    std::fs::write(&path, bytes).expect("written");
+    let store = directory.join("app.db-silica/store");
+    let output = silica(&["verify", "--path", arg(&store)]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let output = silica(&["repair", "--path", arg(&store)]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(6), "{}", said(&output));
+    assert!(said(&output).contains("REINDEX"), "{}", said(&output));
+    let count = silica_ok(&["sql", arg(&app), "-c", CHECK]);
+    assert!(count.contains("wrong # of entries in index i"), "{count}");
+    let made = silica_ok(&["sql", arg(&app), "-c", &format!("REINDEX; {CHECK}")]);
+    let (rows, check) = made.split_once('\n').expect("two lines");
+    let rows: u32 = rows.parse().expect("a number");
+    assert!((2900..3000).contains(&rows) && check == "ok\n", "{made}");
+}
+
+#[test]
+fn a_database_is_not_moved_to_an_engine_without_an_order() {
+    let directory = scratch("sql-migrate");
+    let app = directory.join("app.db");
+    filled(arg(&app));
+    let store = directory.join("app.db-silica/store");
+    for engine in ["silt", "mica"] {
+        let migrate = ["migrate", "--path", arg(&store), "--to", engine, "sql"];
+        let output = silica(&migrate).output().expect("starts");
+        assert!(!output.status.success());
+        assert!(said(&output).contains("needs an engine that keeps an order"), "{}", said(&output));
+    }
+    assert_eq!(silica_ok(&["sql", arg(&app), "-c", CHECK]), "3000\nok\n");
+}

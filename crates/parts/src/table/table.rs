@@ -145,7 +145,8 @@ impl<F: DeviceFile> Table<F> {
         Ok(Footer::claimed_id(&buf))
     }
 
-    fn open_with<D: Device<File = F>>(
+    /// Opens a file as [`Table::open`] does, without its filter if that is not wanted.
+    pub fn open_with<D: Device<File = F>>(
         device: &D,
         name: &str,
         file_id: u64,

@@ -2,6 +2,8 @@
 
 mod crash;
 mod directories;
+mod hostile;
+mod memory;
 mod model;
 mod same;
 mod sql;

@@ -358,7 +358,7 @@ impl World {
             Phase::Writes(writing) => writing.number,
         };
         let version = client.connection.meta(META_DATA_VERSION).unwrap();
-        assert_eq!(u64::from(version), number - client.own_commits);
+        assert_eq!(u64::from(version), 1 + number - client.own_commits);
         let Some(contents) = client.contents() else {
             assert_eq!(client.connection.meta(index).unwrap_err().code, code::MISUSE);
             return;

@@ -1,5 +1,8 @@
 //! Programs of other people on the shared library.
 
+mod faults;
+mod programs;
+
 use std::sync::OnceLock;
 
 include!("../../link.rs");
