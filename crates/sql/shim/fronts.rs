@@ -98,7 +98,7 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     let (pager, backup) = (read("pager.c"), read("backup.c"));
     let statements = [read("statements.c"), read("results.c")].concat();
     let (step, prepare) = (read("step.c"), read("prepare.c"));
-    let (vacuum, words) = (read("vacuum.c"), read("main.c"));
+    let (vacuum, words) = (read("vacuum.c"), read("main.c") + &read("keyspace.c"));
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [
         Front { file: "memdb.c", functions: MEMDB, is_for_itself: true, text: "" },
@@ -126,5 +126,6 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     if prefix.is_some() {
         build.define("SILICA_IS_PREFIXED", None);
     }
+    build.define("SQLITE_EXTRA_AUTOEXT", "silica_sql_add_modules");
     build.compile(name);
 }

@@ -4,6 +4,7 @@ use crate::cursor::TreeCursor;
 use crate::database::Database;
 use crate::encoding::Column;
 use crate::failure::Result;
+use crate::keyspaces::Keyspaces;
 use crate::registry::{Handle, Options};
 use crate::storage::Session;
 use crate::transaction::Shared;
@@ -53,6 +54,11 @@ impl Connection {
     /// See [`Shared::result_bytes_max`].
     pub(crate) fn result_bytes_max(&self) -> usize {
         self.shared.result_bytes_max()
+    }
+
+    /// The other keyspaces of the store that the database has for itself.
+    pub(crate) fn keyspaces(&self) -> Option<Arc<dyn Keyspaces>> {
+        self.shared.database().keyspaces()
     }
 }
 

@@ -32,6 +32,9 @@ mod failure;
 mod ffi;
 #[allow(unsafe_code)]
 mod ffi_marker;
+#[allow(unsafe_code)]
+mod ffi_tables;
+mod keyspaces;
 mod last;
 mod layout;
 pub mod marker;
@@ -43,6 +46,7 @@ pub mod sql;
 mod stamps;
 mod storage;
 mod sync;
+mod tables;
 mod transaction;
 mod view;
 
@@ -50,6 +54,7 @@ pub use connection::Connection;
 pub use cursor::TreeCursor;
 pub use database::Database;
 pub use failure::{Failure, Result, code};
+pub use keyspaces::Keyspaces;
 pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
 pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

@@ -102,7 +102,7 @@ type Open = BTreeMap<PathBuf, Weak<Database>>;
 
 static OPEN: Mutex<Open> = Mutex::new(BTreeMap::new());
 
-fn open_ones() -> MutexGuard<'static, Open> {
+pub(crate) fn open_ones() -> MutexGuard<'static, Open> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,6 +2,7 @@
 
 mod crash;
 mod directories;
+mod keyspaces;
 mod model;
 mod same;
 mod sql;
