@@ -34,6 +34,7 @@ mod ffi;
 mod ffi_marker;
 #[allow(unsafe_code)]
 mod ffi_tables;
+mod in_store;
 mod keyspaces;
 mod last;
 mod layout;

@@ -20,6 +20,7 @@
 //! ```
 
 mod hooks;
+mod row;
 mod sys;
 mod value;
 
@@ -28,7 +29,8 @@ pub use hooks::Untrusted;
 pub use value::{Value, ValueRef};
 
 use crate::database::Database;
-use crate::keyspaces::{self, Keyspaces, Ticket};
+use crate::in_store::{self, Ticket};
+use crate::keyspaces::Keyspaces;
 use silica::Silica;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
@@ -143,7 +145,7 @@ impl Sql {
     /// # Errors
     /// As of [`Sql::in_store`].
     pub fn database(store: &Silica, name: &str) -> Result<Arc<Database>> {
-        keyspaces::database_in(store, name)
+        in_store::database_in(store, name)
             .map_err(|failure| SqlError { code: failure.code, message: failure.words })
     }
 
@@ -154,12 +156,12 @@ impl Sql {
     /// As of [`Sql::open`].
     pub fn to(database: &Arc<Database>, keyspaces: Arc<dyn Keyspaces>, name: &str) -> Result<Self> {
         let ticket = Ticket { database: Arc::clone(database), keyspaces };
-        let number = keyspaces::give_ticket(ticket);
+        let number = in_store::give_ticket(ticket);
         let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let uri = format!("file:{escaped}?silica_store={number}");
         let opened = Sql::open_with(uri, sys::OPEN_READWRITE);
         // It was taken, or the opening has failed before.
-        drop(keyspaces::take_ticket(number));
+        drop(in_store::take_ticket(number));
         opened
     }
 

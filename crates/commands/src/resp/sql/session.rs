@@ -1,0 +1,210 @@
+//! A client's connections to databases.
+
+use super::keyspaces::ClientKeyspaces;
+use super::{Refused, SqlLimits, sql_error};
+use crate::acl::User;
+use crate::budget::Claim;
+use crate::resp::{Keyspace, error_text};
+use crate::service::Service;
+use silica::engine::Durability;
+use silica_base::{Clock, SystemClock};
+use silica_sql::sql::{Sql, Untrusted};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Databases that a client has connections to at the same time.
+const OPEN_MAX: usize = 8;
+
+/// Memory of a connection: its lookaside buffers, its schema and a prepared statement.
+const CONNECTION_BYTES: usize = 192 << 10;
+
+/// Milliseconds that a statement goes on when its client has closed its side: who sends a request
+/// and closes gets a quick answer all the same.
+const LEFT_MS: u64 = 1000;
+
+/// How long a statement waits between two looks whether another client's transaction is over.
+const BUSY_PAUSES_US: [u64; 8] = [50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+
+/// A connection to a database.
+pub(super) struct Open {
+    name: String,
+    pub(super) sql: Sql,
+}
+
+/// When statements of a client end.
+struct Watch {
+    limits: Arc<SqlLimits>,
+    clock: SystemClock,
+    /// Milliseconds of the clock; 0 if none runs.
+    began_ms: AtomicU64,
+    /// The client has closed its side; it is gone.
+    has_left: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+impl Watch {
+    /// True if the statement that runs has run for too long, or nobody waits for it.
+    fn is_over(&self) -> bool {
+        if self.is_gone.load(Relaxed) || self.limits.is_stopping.load(Relaxed) {
+            return true;
+        }
+        let ms_max = self.limits.ms_max();
+        let ms = self.clock.monotonic_ns() / 1_000_000 - self.began_ms.load(Relaxed);
+        (ms_max > 0 && ms >= ms_max) || (self.has_left.load(Relaxed) && ms >= LEFT_MS)
+    }
+
+    /// Waits a little for another client's transaction; false if that makes no sense.
+    fn waits(&self, times: u32) -> bool {
+        // One thread stays free: on it the transaction ends that the others wait for.
+        let before = self.limits.waiting.fetch_add(1, Relaxed);
+        let may_wait = before + 1 < self.limits.workers && !self.is_over();
+        if may_wait {
+            let pause = BUSY_PAUSES_US[(times as usize).min(BUSY_PAUSES_US.len() - 1)];
+            thread::sleep(Duration::from_micros(pause));
+        }
+        self.limits.waiting.fetch_sub(1, Relaxed);
+        may_wait
+    }
+}
+
+struct Inner {
+    open: Vec<Open>,
+    claim: Claim,
+}
+
+/// See the module's documentation.
+pub(crate) struct SqlSession {
+    inner: Mutex<Inner>,
+    watch: Arc<Watch>,
+    keyspaces: Arc<ClientKeyspaces>,
+    /// Keys of numbered databases were written, and nobody was told.
+    has_written: AtomicBool,
+}
+
+/// What a client holds of its connections; dropped, they close as soon as no statement runs.
+pub(crate) struct SqlHandle(Arc<SqlSession>);
+
+impl SqlHandle {
+    pub(super) fn new(service: &Service) -> Self {
+        let watch = Watch {
+            limits: Arc::clone(&service.sql),
+            clock: SystemClock::default(),
+            began_ms: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        };
+        SqlHandle(Arc::new(SqlSession {
+            inner: Mutex::new(Inner { open: Vec::new(), claim: Claim::new(&service.budget) }),
+            watch: Arc::new(watch),
+            keyspaces: Arc::new(ClientKeyspaces::of(&service.databases)),
+            has_written: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn session(&self) -> Arc<SqlSession> {
+        Arc::clone(&self.0)
+    }
+
+    /// The client has closed its side.
+    pub(crate) fn leave(&self) {
+        self.0.watch.has_left.store(true, Relaxed);
+    }
+}
+
+impl Drop for SqlHandle {
+    fn drop(&mut self) {
+        self.0.watch.is_gone.store(true, Relaxed);
+    }
+}
+
+impl SqlSession {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take_written(&self) -> bool {
+        self.has_written.swap(false, Relaxed)
+    }
+
+    /// Why a statement was ended.
+    pub(super) fn why_ended(&self) -> String {
+        if self.watch.limits.is_stopping.load(Relaxed) {
+            return "the server is being stopped".to_string();
+        }
+        let ms_max = self.watch.limits.ms_max();
+        format!("the statement took {ms_max} ms; CONFIG SET sql-time-limit allows more")
+    }
+
+    /// Calls `work` with the connection to the database `name`, which is made if it `may_create`,
+    /// for a statement of `user`.
+    pub(super) fn with(
+        &self,
+        keys: &Keyspace<'_>,
+        name: &str,
+        may_create: bool,
+        user: Option<&User>,
+        work: impl FnOnce(&mut Open) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let watch = &self.watch;
+        watch.began_ms.store(watch.clock.monotonic_ns() / 1_000_000, Relaxed);
+        let has_all_keys = user.is_some_and(User::has_all_keys);
+        self.keyspaces.has_all_keys.store(has_all_keys, Relaxed);
+        let mut inner = self.inner();
+        let at = match inner.open.iter().position(|open| open.name == name) {
+            Some(at) => at,
+            None => {
+                inner.make_room()?;
+                let open = self.open(keys.service, name, may_create)?;
+                inner.open.push(open);
+                inner.open.len() - 1
+            }
+        };
+        let done = work(&mut inner.open[at]);
+        if !inner.open[at].sql.is_in_transaction()
+            && self.keyspaces.has_written.swap(false, Relaxed)
+        {
+            self.has_written.store(true, Relaxed);
+        }
+        done
+    }
+
+    fn open(&self, service: &Service, name: &str, may_create: bool) -> Result<Open, Refused> {
+        let found = service.databases.sql(name, may_create);
+        let database = found.map_err(|error| Refused::Text(error_text(&error)))?;
+        let missing =
+            || sql_error(format_args!("there is no database '{name}'; SILICA.SQL makes it"));
+        let database = database.ok_or_else(missing)?;
+        let keyspaces = Arc::clone(&self.keyspaces) as Arc<dyn silica_sql::Keyspaces>;
+        let mut sql = Sql::to(&database, keyspaces, name)?;
+        if service.options.durability == Durability::Buffered {
+            sql.run("PRAGMA synchronous = NORMAL")?;
+        }
+        let over = Arc::clone(&self.watch);
+        sql.set_progress(move || over.is_over());
+        let waits = Arc::clone(&self.watch);
+        sql.set_busy(move |times| waits.waits(times));
+        let value_bytes_max = service.budget.value_bytes_max();
+        sql.distrust(Untrusted { value_bytes_max });
+        Ok(Open { name: name.to_string(), sql })
+    }
+}
+
+impl Inner {
+    /// Sees to it that there is room for one more connection: the oldest without a transaction
+    /// goes.
+    fn make_room(&mut self) -> Result<(), Refused> {
+        if self.open.len() < OPEN_MAX {
+            return self.claim.keep(CONNECTION_BYTES).map_err(Refused::Text);
+        }
+        let idle = self.open.iter().position(|open| !open.sql.is_in_transaction());
+        let Some(at) = idle else {
+            return Err(sql_error(format_args!(
+                "this client has transactions in {OPEN_MAX} databases, which is the limit"
+            )));
+        };
+        self.open.remove(at);
+        Ok(())
+    }
+}
