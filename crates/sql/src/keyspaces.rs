@@ -41,7 +41,10 @@ impl Keyspaces for Silica {
     }
 }
 
-/// True if `engine` has a database of SQL.
-pub(crate) fn is_database(engine: &dyn Engine) -> silica::Result<bool> {
+/// True if the keyspace of `engine` is a database of SQL.
+///
+/// # Errors
+/// Those of a get.
+pub fn is_database(engine: &dyn Engine) -> silica::Result<bool> {
     engine.get_with(HEADER_KEY, |entry| entry.is_some_and(|entry| is_header(entry.value)))
 }

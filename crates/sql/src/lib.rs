@@ -55,7 +55,7 @@ pub use connection::Connection;
 pub use cursor::TreeCursor;
 pub use database::Database;
 pub use failure::{Failure, Result, code};
-pub use keyspaces::Keyspaces;
+pub use keyspaces::{Keyspaces, is_database};
 pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
 pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};
