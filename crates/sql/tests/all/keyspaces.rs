@@ -244,3 +244,35 @@ fn statements_of_strangers_reach_no_file_and_no_setting_of_the_process() {
     assert_eq!(texts(&mut sql, vtab), ["5"]);
     assert_eq!(texts(&mut sql, "PRAGMA foreign_keys"), ["0"]);
 }
+
+#[test]
+fn a_rehearsal_counts_and_keeps_nothing() {
+    let (_scratch, store) = store();
+    let mut sql = open(&store);
+    sql.run("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t (b)").unwrap();
+    for n in 0..100 {
+        let value = Value::from(format!("text {n}"));
+        sql.execute("INSERT INTO t VALUES (?, ?)", &[n.into(), value]).expect("written");
+    }
+    let keyspace = store.existing("app").expect("asked").expect("it is there");
+    let keyspaces = Arc::clone(&store) as Arc<dyn silica_sql::Keyspaces>;
+    let mut rehearsal = silica_sql::Rehearsal::on(&keyspace, keyspaces).expect("opened");
+    let mut asked = |statement: &str| {
+        // The schema is read once.
+        rehearsal.sql.query("SELECT count(*) FROM sqlite_schema", &[]).expect("read");
+        let before = rehearsal.asked();
+        rehearsal.sql.query(statement, &[]).unwrap_or_else(|e| panic!("{statement}: {e}"));
+        rehearsal.asked().since(&before)
+    };
+    let one = asked("SELECT b FROM t WHERE a = 7");
+    assert_eq!((one.gets, one.hits, one.seeks, one.puts), (1, 1, 0, 0), "{one:?}");
+    let by_index = asked("SELECT a FROM t WHERE b = 'text 7'");
+    assert!(by_index.seeks == 1 && by_index.entries <= 2, "{by_index:?}");
+    let all = asked("SELECT sum(length(b)) FROM t");
+    assert!(all.entries >= 100 && all.entries <= 102 && all.bytes_read > 800, "{all:?}");
+    let write = asked("UPDATE t SET b = 'new' WHERE a = 7");
+    assert_eq!((write.puts, write.deletes, write.commits), (2, 1, 1), "{write:?}");
+    assert!(write.bytes_written > 20, "{write:?}");
+    assert_eq!(texts(&mut sql, "SELECT b FROM t WHERE a = 7"), ["text 7"]);
+    assert_eq!(texts(&mut sql, "PRAGMA integrity_check"), ["ok"]);
+}
