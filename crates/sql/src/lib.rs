@@ -41,8 +41,8 @@ mod layout;
 pub mod marker;
 mod pieces;
 mod registry;
-mod results;
 mod rehearsal;
+mod results;
 #[allow(unsafe_code)]
 pub mod sql;
 mod stamps;
@@ -58,6 +58,6 @@ pub use database::Database;
 pub use failure::{Failure, Result, code};
 pub use keyspaces::{Keyspaces, is_database};
 pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
-pub use results::RESULTS_BYTES_MIN;
 pub use rehearsal::{Asked, Rehearsal};
+pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

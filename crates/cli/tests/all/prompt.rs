@@ -205,8 +205,8 @@ fn statements_of_sql_work_on_the_store_that_is_open() {
     let store = scratch("prompt-sql").join("store");
     answers(
         &store,
-        "CREATE TABLE likes (\n  name TEXT,\n  color TEXT\n);\nINSERT INTO likes VALUES ('k', 'blue')\n\
-         SET k v\nselect name, color FROM likes;\n\
+        "CREATE TABLE likes (\n  name TEXT,\n  color TEXT\n);\n\
+         INSERT INTO likes VALUES ('k', 'blue')\nSET k v\nselect name, color FROM likes;\n\
          SELECT color, value FROM likes JOIN silica_keyspace('default') ON key = name\n",
         "OK\nk|blue\nblue|v\n",
     );
@@ -224,7 +224,8 @@ fn statements_of_sql_work_on_the_store_that_is_open() {
     // A keyspace that is a database is the one that is meant.
     answers(
         &store,
-        "SILICA.SQL app \"CREATE TABLE t (a)\"\nuse app\nINSERT INTO t VALUES (7)\nSELECT * FROM t\n",
+        "SILICA.SQL app \"CREATE TABLE t (a)\"\nuse app\n\
+         INSERT INTO t VALUES (7)\nSELECT * FROM t\n",
         "0\n7\n",
     );
     let output = typed(&store, "SELEC 1\n");

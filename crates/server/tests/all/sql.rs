@@ -4,8 +4,12 @@ use super::support::{Client, config, show, start};
 use silica::OpenOptions;
 use silica_proto::Value;
 use silica_server::{Config, Databases, Server};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Debian's Python, for which its packages of libraries are.
+const PYTHON: &str = "/usr/bin/python3";
 
 /// A server on a store in a new directory.
 fn serve(config: Config) -> (Server, tempfile::TempDir) {
@@ -243,5 +247,21 @@ fn a_database_outlives_the_server() {
     client.send(&mix);
     let replies: Vec<_> = client.replies(5).iter().map(show).collect();
     assert_eq!(replies, ["OK", "[[:48]]", "[[:48]]", ":2", "[[:48]]"]);
+    server.stop();
+}
+
+#[test]
+fn redis_py_uses_a_database() {
+    let import = Command::new(PYTHON).args(["-c", "import redis"]).output();
+    if !import.is_ok_and(|output| output.status.success()) {
+        println!("skipped: redis-py is not installed (Debian: apt-get install python3-redis)");
+        return;
+    }
+    let (server, _directory) = serve(config());
+    let port = server.local_addr().port().to_string();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients.d/redis_sql.py");
+    let output = Command::new(PYTHON).args([script, &port]).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout.trim_ascii(), b"fine", "{errors}");
     server.stop();
 }
