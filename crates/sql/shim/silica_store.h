@@ -84,6 +84,8 @@ int silica_sql_clear_tree(SilicaDb *db, uint32_t root, int64_t *entries /* or NU
 int silica_sql_clear(SilicaDb *db);
 uint32_t silica_sql_last_root(SilicaDb *db);
 uint64_t silica_sql_bytes(SilicaDb *db);
+/* Memory that the writes of a transaction take until its commit. */
+uint64_t silica_sql_written_bytes(SilicaDb *db);
 int silica_sql_sync(SilicaDb *db);
 int silica_sql_compact(SilicaDb *db);
 

@@ -36,6 +36,11 @@ impl Connection {
 }
 
 impl Connection {
+    /// Bytes of memory that the writes of the transaction take until its commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        self.shared.written_bytes()
+    }
+
     /// See [`Shared::find_result`].
     pub(crate) fn find_result(&self, key: &[u8], take: impl FnOnce(&[u8])) -> Result<bool> {
         self.shared.find_result(key, take)

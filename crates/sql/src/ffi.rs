@@ -442,6 +442,15 @@ unsafe extern "C" fn silica_sql_bytes(db: *mut SilicaDb) -> u64 {
     bytes
 }
 
+/// Bytes of memory of a transaction's writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_written_bytes(db: *mut SilicaDb) -> u64 {
+    // SAFETY: null or an open database, by rule 1.
+    let bytes = unsafe { db.as_ref() }
+        .map_or(0, |db| db.connection.written_bytes() + db.tables.written_bytes());
+    bytes as u64
+}
+
 /// Makes commits survive a power cut.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn silica_sql_sync(db: *mut SilicaDb) -> c_int {

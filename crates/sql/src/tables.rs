@@ -123,6 +123,14 @@ impl Tables {
         Ok(())
     }
 
+    /// Bytes of memory that writes to keyspaces take until their commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        let bytes = |writing: &Rc<Writing>| {
+            writing.transaction.try_borrow().map_or(0, |transaction| transaction.bytes())
+        };
+        self.writing.borrow().iter().map(bytes).sum()
+    }
+
     fn of_begun(&self, name: &str) -> Result<Rc<Writing>> {
         self.written(name).ok_or_else(|| Failure::misuse("a write before the transaction began"))
     }

@@ -167,6 +167,31 @@ fn rows_are_within_the_memory_of_clients() {
 }
 
 #[test]
+fn what_transactions_write_is_within_the_memory_of_clients() {
+    let (server, _directory) = serve(Config { clients_bytes_max: 8 << 20, ..config() });
+    let mut client = Client::connect(&server);
+    people(&mut client);
+    let many = "INSERT INTO people (name) WITH RECURSIVE s(n) AS \
+                (SELECT 1 UNION ALL SELECT n + 1 FROM s) SELECT 'somebody ' || n FROM s";
+    let count = "SELECT count(*) FROM people";
+    let reply = sql(&mut client, many);
+    assert!(reply.starts_with("-OOM") && reply.contains("commit more often"), "{reply}");
+    assert_eq!(sql(&mut client, count), "[[:2]]");
+    // So is what several statements write, each of them small.
+    assert_eq!(sql(&mut client, "BEGIN"), ":0");
+    let large = "INSERT INTO people (name) VALUES (zeroblob(1000000))";
+    let mut replies = (0..8).map(|_| sql(&mut client, large));
+    let refused = replies.find(|reply| reply != ":1").expect("8 MB do not fit into 6");
+    assert!(refused.starts_with("-OOM") && refused.contains("rolled back"), "{refused}");
+    assert_eq!(sql(&mut client, count), "[[:2]]");
+    // What is committed is counted no more.
+    for _ in 0..8 {
+        assert_eq!(sql(&mut client, large), ":1");
+    }
+    server.stop();
+}
+
+#[test]
 fn keyspaces_are_tables_and_rows_are_keys() {
     let (server, _directory) = serve(config());
     let mut client = Client::connect(&server);

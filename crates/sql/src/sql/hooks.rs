@@ -8,12 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Steps of the machine between two questions whether a statement goes on: about 0.1 ms.
 const STEPS_UNHEARD: c_int = 10_000;
 
-type Progress = Box<dyn FnMut() -> bool + Send>;
+/// The question, and the connection that it is about.
+struct Progress {
+    db: *mut sys::Sqlite,
+    is_over: Box<dyn FnMut(u64) -> bool + Send>,
+}
+
 type Busy = Box<dyn FnMut(u32) -> bool + Send>;
 
 /// Boxed twice: SQLite keeps a thin pointer, which must not move.
 #[derive(Default)]
 pub(super) struct Hooks {
+    /// Kept for SQLite alone.
     progress: Option<Box<Progress>>,
     busy: Option<Box<Busy>>,
 }
@@ -29,8 +35,11 @@ extern "C" fn is_over(hook: *mut c_void) -> c_int {
     // SAFETY: set_progress gave the hook, which lives as long as the connection; one thread uses
     // that at a time.
     let hook = unsafe { &mut *hook.cast::<Progress>() };
+    // SAFETY: an open connection, whose own statement asks.
+    let written_bytes = unsafe { sys::silica_sql_written_by(hook.db) };
     // A panic must not enter SQLite: the statement ends.
-    c_int::from(catch_unwind(AssertUnwindSafe(hook)).unwrap_or(true))
+    let asked = catch_unwind(AssertUnwindSafe(|| (hook.is_over)(written_bytes)));
+    c_int::from(asked.unwrap_or(true))
 }
 
 extern "C" fn waits(hook: *mut c_void, times: c_int) -> c_int {
@@ -128,11 +137,12 @@ extern "C" fn authorize(
 }
 
 impl Sql {
-    /// Ends a statement that runs, with `SQLITE_INTERRUPT`, once `is_over` says so. It is asked
-    /// every 10,000 steps of SQLite's machine; one step that goes over a whole tree is not
-    /// interrupted.
-    pub fn set_progress(&mut self, is_over: impl FnMut() -> bool + Send + 'static) {
-        let mut hook: Box<Progress> = Box::new(Box::new(is_over));
+    /// Ends a statement that runs, with `SQLITE_INTERRUPT`, once `is_over` says so, which is told
+    /// [`Sql::written_bytes`]. It is asked every 10,000 steps of SQLite's machine; one step that
+    /// goes over a whole tree is not interrupted.
+    pub fn set_progress(&mut self, is_over: impl FnMut(u64) -> bool + Send + 'static) {
+        let (db, is_over) = (self.db.as_ptr(), Box::new(is_over));
+        let mut hook = Box::new(Progress { db, is_over });
         let raw: *mut Progress = &raw mut *hook;
         // SAFETY: an open connection; the hook lives as long as it, in `hooks`.
         unsafe {
@@ -140,6 +150,12 @@ impl Sql {
             sys::progress_handler(db, STEPS_UNHEARD, Some(self::is_over), raw.cast());
         }
         self.hooks.progress = Some(hook);
+    }
+
+    /// Bytes of memory that the writes of the open transaction take until its commit.
+    pub fn written_bytes(&self) -> u64 {
+        // SAFETY: an open connection.
+        unsafe { sys::silica_sql_written_by(self.db.as_ptr()) }
     }
 
     /// Has `waits` decide, by how often it was asked before, whether a statement that finds

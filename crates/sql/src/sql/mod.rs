@@ -199,7 +199,7 @@ impl Sql {
 
     /// Ends a statement that runs, with `SQLITE_INTERRUPT`, while `flag` is set.
     pub fn set_interruption(&mut self, flag: Arc<AtomicBool>) {
-        self.set_progress(move || flag.load(Ordering::Relaxed));
+        self.set_progress(move |_| flag.load(Ordering::Relaxed));
     }
 
     /// Rows that the last statement changed.

@@ -86,6 +86,7 @@ unsafe extern "C" {
     pub(super) fn limit(db: *mut Sqlite, which: c_int, value: c_int) -> c_int;
     #[link_name = "silica_sqlite3_db_config"]
     pub(super) fn db_config(db: *mut Sqlite, which: c_int, ...) -> c_int;
+    pub(super) fn silica_sql_written_by(db: *mut Sqlite) -> u64;
     #[link_name = "silica_sqlite3_total_changes64"]
     pub(super) fn total_changes64(db: *mut Sqlite) -> i64;
     #[link_name = "silica_sqlite3_changes64"]

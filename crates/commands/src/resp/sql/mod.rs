@@ -127,7 +127,7 @@ impl SqlCall {
         match refused {
             Refused::Text(text) => reply.error(&text),
             Refused::Sql(error) if error.code & 0xff == INTERRUPTED => {
-                reply.error(&format!("ERR SQL: {}", self.session.why_ended()));
+                reply.error(&self.session.why_ended());
             }
             Refused::Sql(error) => reply.error(&format!("ERR SQL: {}", error.message)),
         }

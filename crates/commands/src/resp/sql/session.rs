@@ -3,7 +3,7 @@
 use super::keyspaces::ClientKeyspaces;
 use super::{Refused, SqlLimits, sql_error};
 use crate::acl::User;
-use crate::budget::Claim;
+use crate::budget::{Claim, Share};
 use crate::resp::{Keyspace, error_text};
 use crate::service::Service;
 use silica::engine::Durability;
@@ -24,6 +24,11 @@ const CONNECTION_BYTES: usize = 192 << 10;
 /// and closes gets a quick answer all the same.
 const LEFT_MS: u64 = 1000;
 
+/// Why a transaction is rolled back that writes too much.
+const OUT_OF_MEMORY: &str = "what the transaction has written does not fit into the clients' \
+                             memory, so it was rolled back; commit more often, or raise \
+                             --client-memory";
+
 /// How long a statement waits between two looks whether another client's transaction is over.
 const BUSY_PAUSES_US: [u64; 8] = [50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 
@@ -42,6 +47,12 @@ struct Watch {
     /// The client has closed its side; it is gone.
     has_left: AtomicBool,
     is_gone: AtomicBool,
+    /// Bytes that transactions in other databases of the client have written.
+    others_written: AtomicU64,
+    /// Memory of what transactions have written and not committed.
+    written: Share,
+    /// There was none for more.
+    is_out_of_memory: AtomicBool,
 }
 
 impl Watch {
@@ -53,6 +64,22 @@ impl Watch {
         let ms_max = self.limits.ms_max();
         let ms = self.clock.monotonic_ns() / 1_000_000 - self.began_ms.load(Relaxed);
         (ms_max > 0 && ms >= ms_max) || (self.has_left.load(Relaxed) && ms >= LEFT_MS)
+    }
+
+    /// Counts what the transaction that is under way has written; false if there is no memory.
+    fn count_written(&self, bytes: u64) -> bool {
+        let (bytes, counted) = (usize::try_from(bytes).unwrap_or(usize::MAX), self.written.bytes());
+        let fits = match bytes.checked_sub(counted) {
+            Some(more) => more == 0 || self.written.grow(more).is_ok(),
+            None => {
+                self.written.shrink(counted - bytes);
+                true
+            }
+        };
+        if !fits {
+            self.is_out_of_memory.store(true, Relaxed);
+        }
+        fits
     }
 
     /// Waits a little for another client's transaction; false if that makes no sense.
@@ -94,6 +121,9 @@ impl SqlHandle {
             began_ms: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            others_written: AtomicU64::new(0),
+            written: Share::new(&service.budget),
+            is_out_of_memory: AtomicBool::new(false),
         };
         SqlHandle(Arc::new(SqlSession {
             inner: Mutex::new(Inner { open: Vec::new(), claim: Claim::new(&service.budget) }),
@@ -128,13 +158,16 @@ impl SqlSession {
         self.has_written.swap(false, Relaxed)
     }
 
-    /// Why a statement was ended.
+    /// The error for a statement that was ended.
     pub(super) fn why_ended(&self) -> String {
+        if self.watch.is_out_of_memory.load(Relaxed) {
+            return format!("OOM SQL: {OUT_OF_MEMORY}");
+        }
         if self.watch.limits.is_stopping.load(Relaxed) {
-            return "the server is being stopped".to_string();
+            return "ERR SQL: the server is being stopped".to_string();
         }
         let ms_max = self.watch.limits.ms_max();
-        format!("the statement took {ms_max} ms; CONFIG SET sql-time-limit allows more")
+        format!("ERR SQL: the statement took {ms_max} ms; CONFIG SET sql-time-limit allows more")
     }
 
     /// Calls `work` with the connection to the database `name`, which is made if it `may_create`,
@@ -161,7 +194,16 @@ impl SqlSession {
                 inner.open.len() - 1
             }
         };
-        let done = work(&mut inner.open[at]);
+        let others: u64 = inner.written_bytes_but(at);
+        watch.others_written.store(others, Relaxed);
+        watch.is_out_of_memory.store(false, Relaxed);
+        let mut done = work(&mut inner.open[at]);
+        let sql = &mut inner.open[at].sql;
+        if !watch.count_written(others + sql.written_bytes()) {
+            sql.run("ROLLBACK")?;
+            watch.count_written(others);
+            done = Err(Refused::Text(format!("OOM SQL: {OUT_OF_MEMORY}")));
+        }
         if !inner.open[at].sql.is_in_transaction()
             && self.keyspaces.has_written.swap(false, Relaxed)
         {
@@ -182,7 +224,10 @@ impl SqlSession {
             sql.run("PRAGMA synchronous = NORMAL")?;
         }
         let over = Arc::clone(&self.watch);
-        sql.set_progress(move || over.is_over());
+        sql.set_progress(move |written| {
+            let others = over.others_written.load(Relaxed);
+            !over.count_written(others + written) || over.is_over()
+        });
         let waits = Arc::clone(&self.watch);
         sql.set_busy(move |times| waits.waits(times));
         let value_bytes_max = service.budget.value_bytes_max();
@@ -192,6 +237,12 @@ impl SqlSession {
 }
 
 impl Inner {
+    /// Bytes that transactions have written in all databases but one.
+    fn written_bytes_but(&self, at: usize) -> u64 {
+        let others = self.open.iter().enumerate().filter(|(other, _)| *other != at);
+        others.map(|(_, open)| open.sql.written_bytes()).sum()
+    }
+
     /// Sees to it that there is room for one more connection: the oldest without a transaction
     /// goes.
     fn make_room(&mut self) -> Result<(), Refused> {
