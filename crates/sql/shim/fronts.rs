@@ -126,6 +126,9 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     if prefix.is_some() {
         build.define("SILICA_IS_PREFIXED", None);
     }
-    build.define("SQLITE_EXTRA_AUTOEXT", "silica_sql_add_modules");
+    // The library that is linked beside has the others.
+    let own = prefix.unwrap_or("plain_");
+    build.define("SQLITE_EXTRA_AUTOEXT", format!("{own}sql_add_modules").as_str());
+    build.define("SILICA_WRITTEN_BY", format!("{own}sql_written_by").as_str());
     build.compile(name);
 }

@@ -421,7 +421,7 @@ static sqlite3_module keyspaceModule = {
   /* xRollbackTo   */ keyspaceRollbackTo
 };
 
-/* SQLITE_EXTRA_AUTOEXT: SQLite calls it for each new connection. */
-int silica_sql_add_modules(sqlite3 *db){
+/* SQLite calls it for each new connection. */
+int SQLITE_EXTRA_AUTOEXT(sqlite3 *db){
   return sqlite3_create_module_v2(db, "silica_keyspace", &keyspaceModule, 0, 0);
 }

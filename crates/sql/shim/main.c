@@ -54,7 +54,7 @@ SQLITE_API int sqlite3_close_v2(sqlite3 *db){
 }
 
 /* Memory that the writes of a connection's transaction take, for the Rust part (sql/hooks.rs). */
-u64 silica_sql_written_by(sqlite3 *db){
+u64 SILICA_WRITTEN_BY(sqlite3 *db){
   Btree *pMain = db->aDb[0].pBt;
   return pMain && isSilica(pMain) && silicaDb(pMain) ? silica_sql_written_bytes(silicaDb(pMain)) : 0;
 }
