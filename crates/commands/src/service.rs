@@ -266,6 +266,7 @@ impl Service {
     /// Returns what is to be run now, for event loop `index`.
     pub fn tick(&self, index: usize, now_ms: u64) -> Option<Burst> {
         self.rates.sample(&self.stats, now_ms);
+        self.sql.end_idle();
         self.flush.is_due(self.unix_ms()).then(|| memcached::flush_burst(index))
     }
 

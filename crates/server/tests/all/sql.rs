@@ -3,7 +3,7 @@
 use super::support::{Client, config, show, start};
 use silica::OpenOptions;
 use silica_proto::Value;
-use silica_server::{Config, Databases, Server};
+use silica_server::{Config, Databases, Mode, Server};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn serve(config: Config) -> (Server, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = OpenOptions::new().memory_bytes(64 << 20);
     let store = options.open(directory.path().join("store")).expect("a store");
-    let config = Config { mode: silica_server::Mode::Crcw, ..config };
+    let config = Config { mode: Mode::Crcw, ..config };
     let server = Server::start(config, Arc::new(store) as Arc<dyn Databases>).expect("a server");
     (server, directory)
 }
@@ -99,7 +99,7 @@ fn what_is_wrong_is_said_in_words() {
 
 #[test]
 fn a_client_has_transactions_which_end_when_it_leaves() {
-    let (server, _directory) = serve(Config { sql_ms_max: 300, ..config() });
+    let (server, _directory) = serve(Config { sql_ms_max: 700, ..config() });
     let mut one = Client::connect(&server);
     let mut two = Client::connect(&server);
     people(&mut one);
@@ -122,6 +122,28 @@ fn a_client_has_transactions_which_end_when_it_leaves() {
     assert_eq!(sql(&mut two, "BEGIN"), ":0");
     assert_eq!(two.ask("RESET"), "RESET");
     assert_eq!(sql(&mut two, "BEGIN"), ":0");
+    server.stop();
+}
+
+#[test]
+fn a_silent_client_does_not_keep_others_from_writing() {
+    let (server, _directory) = serve(Config { sql_ms_max: 200, ..config() });
+    let mut silent = Client::connect(&server);
+    let mut other = Client::connect(&server);
+    people(&mut silent);
+    assert_eq!(sql(&mut silent, "BEGIN"), ":0");
+    assert_eq!(sql(&mut silent, "DELETE FROM people"), ":2");
+    let began = Instant::now();
+    while sql(&mut other, "INSERT INTO people (name) VALUES ('cid')") != ":1" {
+        assert!(began.elapsed() < Duration::from_secs(20), "the transaction is still there");
+    }
+    let told = sql(&mut silent, "COMMIT");
+    assert!(told.contains("was rolled back, since others waited"), "{told}");
+    assert_eq!(sql(&mut silent, "SELECT count(*) FROM people"), "[[:3]]");
+    // Who keeps nobody waiting may take any time.
+    assert_eq!(sql(&mut silent, "BEGIN IMMEDIATE"), ":0");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(sql(&mut silent, "COMMIT"), ":0");
     server.stop();
 }
 
@@ -289,4 +311,32 @@ fn redis_py_uses_a_database() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.stdout.trim_ascii(), b"fine", "{errors}");
     server.stop();
+}
+
+#[test]
+fn statements_work_where_loops_own_the_partitions_of_keys() {
+    for mode in [Mode::Crew, Mode::Erew] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = [("memory_bytes", "8MiB"), ("partitions", "2")];
+        let options = OpenOptions::new().memory_bytes(64 << 20).declare("default", "mica", &cache);
+        let store = options.open(directory.path().join("store")).expect("a store");
+        let config = Config { mode, ..config() };
+        let server = Server::start(config, Arc::new(store) as Arc<dyn Databases>);
+        let server = server.expect("a server");
+        let mut client = Client::connect(&server);
+        for key in ["a", "b", "c"] {
+            assert_eq!(client.ask(&format!("SET {key} value-{key}")), "OK");
+        }
+        people(&mut client);
+        let join = "SELECT name, value FROM people JOIN silica_keyspace('default') ON key = 'b'";
+        let expected = "[['ann' 'value-b'] ['bob' 'value-b']]";
+        assert_eq!(sql(&mut client, join), expected, "{mode:?}");
+        let all = "SELECT key FROM silica_keyspace('default') ORDER BY key";
+        let reply = sql(&mut client, all);
+        assert_eq!(reply, "[['a'] ['b'] ['c']]", "{mode:?}");
+        sql(&mut client, "CREATE VIRTUAL TABLE keys USING silica_keyspace('default')");
+        let refused = sql(&mut client, "DELETE FROM keys");
+        assert!(refused.contains("does not write it"), "{mode:?}: {refused}");
+        server.stop();
+    }
 }

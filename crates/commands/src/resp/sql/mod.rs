@@ -4,7 +4,9 @@
 //!    temporary tables are the client's, and are gone when it leaves.
 //! 2. Statements run on threads of their own. One that waits for another client's transaction
 //!    leaves a thread free, on which that can end.
-//! 3. The rows of a statement are counted against the memory of clients before they are kept.
+//! 3. A transaction that others wait for ends if its client is silent for twice as long as a
+//!    statement may take.
+//! 4. The rows of a statement are counted against the memory of clients before they are kept.
 
 mod answer;
 mod keyspaces;
@@ -23,8 +25,8 @@ use answer::Rows;
 use session::Open;
 use silica_proto::Reply;
 use silica_sql::sql::{SqlError, Statement, ValueRef};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a request may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +40,16 @@ pub(crate) enum SqlKind {
 }
 
 /// What all statements share.
-#[derive(Debug)]
 pub(crate) struct SqlLimits {
     ms_max: AtomicU64,
     workers: usize,
     /// Statements that wait for another one's transaction.
     waiting: AtomicUsize,
     is_stopping: AtomicBool,
+    /// A statement has waited for somebody's transaction.
+    has_waited: AtomicBool,
+    /// All that clients have.
+    sessions: Mutex<Vec<Weak<SqlSession>>>,
 }
 
 impl SqlLimits {
@@ -54,6 +59,8 @@ impl SqlLimits {
             workers,
             waiting: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
+            sessions: Mutex::default(),
         }
     }
 
@@ -64,6 +71,34 @@ impl SqlLimits {
 
     pub(crate) fn set_ms_max(&self, ms_max: u64) {
         self.ms_max.store(ms_max, Relaxed);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Vec<Weak<SqlSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a session until its client is gone.
+    fn add(&self, session: &Arc<SqlSession>) {
+        let mut sessions = self.sessions();
+        if sessions.len() == sessions.capacity() {
+            // Those of clients that are gone take memory as long as they stand here.
+            sessions.retain(|session| session.strong_count() > 0);
+        }
+        sessions.push(Arc::downgrade(session));
+    }
+
+    /// Rolls back transactions that others wait for while their clients are silent, for twice as
+    /// long as a statement may take: who waits has given up before. Called about once a second.
+    pub(crate) fn end_idle(&self) {
+        let ms_max = self.ms_max();
+        if !self.has_waited.swap(false, Relaxed) || ms_max == 0 {
+            return;
+        }
+        let mut sessions = self.sessions();
+        sessions.retain(|session| session.strong_count() > 0);
+        let all: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+        drop(sessions);
+        all.iter().for_each(|session| session.end_idle(ms_max.saturating_mul(2)));
     }
 
     /// Ends all statements.

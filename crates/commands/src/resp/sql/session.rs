@@ -86,6 +86,7 @@ impl Watch {
     fn waits(&self, times: u32) -> bool {
         // One thread stays free: on it the transaction ends that the others wait for.
         let before = self.limits.waiting.fetch_add(1, Relaxed);
+        self.limits.has_waited.store(true, Relaxed);
         let may_wait = before + 1 < self.limits.workers && !self.is_over();
         if may_wait {
             let pause = BUSY_PAUSES_US[(times as usize).min(BUSY_PAUSES_US.len() - 1)];
@@ -99,6 +100,10 @@ impl Watch {
 struct Inner {
     open: Vec<Open>,
     claim: Claim,
+    /// When the last statement ended, in milliseconds of the clock.
+    idle_since_ms: u64,
+    /// A transaction was rolled back, and the client was not told.
+    was_ended: bool,
 }
 
 /// See the module's documentation.
@@ -125,12 +130,19 @@ impl SqlHandle {
             written: Share::new(&service.budget),
             is_out_of_memory: AtomicBool::new(false),
         };
-        SqlHandle(Arc::new(SqlSession {
-            inner: Mutex::new(Inner { open: Vec::new(), claim: Claim::new(&service.budget) }),
+        let session = Arc::new(SqlSession {
+            inner: Mutex::new(Inner {
+                open: Vec::new(),
+                claim: Claim::new(&service.budget),
+                idle_since_ms: 0,
+                was_ended: false,
+            }),
             watch: Arc::new(watch),
             keyspaces: Arc::new(ClientKeyspaces::of(&service.databases)),
             has_written: AtomicBool::new(false),
-        }))
+        });
+        service.sql.add(&session);
+        SqlHandle(session)
     }
 
     pub(super) fn session(&self) -> Arc<SqlSession> {
@@ -185,6 +197,13 @@ impl SqlSession {
         let has_all_keys = user.is_some_and(User::has_all_keys);
         self.keyspaces.has_all_keys.store(has_all_keys, Relaxed);
         let mut inner = self.inner();
+        if std::mem::take(&mut inner.was_ended) {
+            return Err(sql_error(format_args!(
+                "the transaction was rolled back, since others waited for it and this client was \
+                 silent for twice sql-time-limit ({} ms); begin it anew",
+                watch.limits.ms_max()
+            )));
+        }
         let at = match inner.open.iter().position(|open| open.name == name) {
             Some(at) => at,
             None => {
@@ -209,7 +228,26 @@ impl SqlSession {
         {
             self.has_written.store(true, Relaxed);
         }
+        inner.idle_since_ms = watch.clock.monotonic_ns() / 1_000_000;
         done
+    }
+
+    /// Rolls transactions back if no statement was sent for so long.
+    pub(super) fn end_idle(&self, ms_max: u64) {
+        // Whoever has it is in the midst of a statement.
+        let Ok(mut inner) = self.inner.try_lock() else { return };
+        let now_ms = self.watch.clock.monotonic_ns() / 1_000_000;
+        if now_ms - inner.idle_since_ms < ms_max {
+            return;
+        }
+        let Inner { open, was_ended, .. } = &mut *inner;
+        for Open { name, sql } in open.iter_mut().filter(|open| open.sql.is_in_transaction()) {
+            if let Err(error) = sql.run("ROLLBACK") {
+                log::warn!("rolling back a transaction of database {name}: {error}");
+            }
+            *was_ended = true;
+        }
+        self.watch.count_written(0);
     }
 
     fn open(&self, service: &Service, name: &str, may_create: bool) -> Result<Open, Refused> {
