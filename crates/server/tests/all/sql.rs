@@ -183,6 +183,10 @@ fn rows_are_within_the_memory_of_clients() {
         panic!("no rows")
     };
     assert_eq!(rows.len(), 20_000);
+    // Many small replies at once take no more than they have.
+    let small = super::support::request(&[b"SILICA.SQL", b"app", b"SELECT 1"]);
+    client.send(&small.repeat(200));
+    assert!(client.replies(200).iter().all(|reply| show(reply) == "[[:1]]"));
     let large = sql(&mut client, "SELECT zeroblob(100000000)");
     assert!(large.contains("too big"), "{large}");
     server.stop();

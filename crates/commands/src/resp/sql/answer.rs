@@ -1,6 +1,6 @@
 //! Rows as replies: an array of arrays in RESP2, of maps by column in RESP3.
 
-use crate::budget::Claim;
+use crate::budget::{Claim, SMALL_BYTES};
 use silica_proto::{Reply, Version};
 use silica_sql::sql::{Statement, ValueRef};
 use std::collections::BTreeSet;
@@ -18,6 +18,8 @@ pub(super) struct Rows<'r, 'o, 'c> {
     columns: Vec<String>,
     start: usize,
     count: usize,
+    /// Of the claim what was there before, and what these rows have.
+    others_bytes: usize,
     claimed_bytes: usize,
     bytes_max: usize,
 }
@@ -46,7 +48,8 @@ impl<'r, 'o, 'c> Rows<'r, 'o, 'c> {
             Version::Resp3 => distinct(columns),
         };
         let start = reply.buffered();
-        Rows { reply, claim, columns, start, count: 0, claimed_bytes: 0, bytes_max }
+        let (others_bytes, claimed_bytes) = (claim.bytes(), 0);
+        Rows { reply, claim, columns, start, count: 0, others_bytes, claimed_bytes, bytes_max }
     }
 
     /// Claims memory for `bytes` more, or says why there is none.
@@ -58,7 +61,8 @@ impl<'r, 'o, 'c> Rows<'r, 'o, 'c> {
                 self.bytes_max
             ));
         }
-        if needed <= self.claimed_bytes {
+        // Few bytes are not claimed, as of other replies.
+        if needed <= self.claimed_bytes.max(SMALL_BYTES) {
             return Ok(());
         }
         // A buffer that grows is there twice for a moment.
@@ -105,6 +109,15 @@ impl<'r, 'o, 'c> Rows<'r, 'o, 'c> {
         Reply::new(&mut head, self.reply.version()).array(self.count);
         let start = self.start;
         self.reply.raw().splice(start..start, head);
+    }
+}
+
+impl Drop for Rows<'_, '_, '_> {
+    /// What is in the reply stays claimed until that is handed over.
+    fn drop(&mut self) {
+        if self.claimed_bytes > 0 {
+            self.claim.set(self.others_bytes + self.reply.buffered() - self.start);
+        }
     }
 }
 
