@@ -88,9 +88,10 @@ pub(crate) enum Command {
     /// Say which engine and options fit a workload best on this machine, and why; --apply moves.
     Tune(Box<TuneArgs>),
     /// Show prediction beside measurement of a keyspace, and what a change would do, or where the
-    /// get of a key spends its time (--get).
+    /// get of a key spends its time (--get), or what statements of SQL cost (--sql).
     Why {
-        /// Directory of the store, a keyspace of --path, or HOST:PORT of a server's --admin.
+        /// Directory of the store, a keyspace of --path, or HOST:PORT of a server's --admin; with
+        /// --sql a database or a store.
         target: Option<String>,
         #[command(flatten)]
         get: GetArgs,
@@ -105,6 +106,10 @@ pub(crate) struct GetArgs {
     /// cache, device, search.
     #[arg(long = "get", value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// Run these statements of SQL on a database, keep nothing of them, and show what each asks
+    /// the engine for and what that costs by the model.
+    #[arg(long = "sql", value_name = "SQL", conflicts_with = "key")]
+    pub(crate) sql: Option<String>,
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
 }
@@ -451,6 +456,9 @@ pub(crate) struct ServeArgs {
     /// eighth where it is not given, at least 16 MiB or half.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) client_memory: Option<u64>,
+    /// Milliseconds that a statement of SQL may take; 0 for any time.
+    #[arg(long, value_name = "MS", default_value_t = 5_000)]
+    pub(crate) sql_time_limit: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

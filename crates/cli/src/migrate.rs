@@ -19,7 +19,10 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
 /// Refuses to take the order from an SQL database, which nobody could open then.
 fn refuse_sql(store: &Silica, name: &str, to: &str) -> Result<()> {
     let is_sql = name == silica_sql::KEYSPACE
-        && store.existing(name)?.map(|keyspace| silica_sql::is_database(&keyspace)).transpose()?
+        && store
+            .existing(name)?
+            .map(|keyspace| silica_sql::is_database(&**keyspace.engine()))
+            .transpose()?
             == Some(true);
     if !is_sql || to == DEFAULT_ENGINE {
         return Ok(());

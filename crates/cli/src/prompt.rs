@@ -3,6 +3,7 @@
 
 mod complete;
 mod redis;
+mod sql;
 mod words;
 
 use crate::args::{Cli, Command};
@@ -17,6 +18,7 @@ use rustyline::{CompletionType, Config, Editor};
 use silica::engine::similar;
 use silica::{Error, ErrorKind, Result, Silica};
 use silica_console::{Global, Output};
+use sql::Statements;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -75,7 +77,8 @@ pub(crate) fn run(global: &Global, all: &mut Output) -> Result<()> {
     if interactive {
         println!("silica {} on {}", env!("CARGO_PKG_VERSION"), store.path().display());
         println!(
-            "Type help for the verbs, quit to leave. Redis's commands work, too: SET k v EX 30"
+            "Type help for the verbs, quit to leave. Redis's commands work, too, and SQL: SET k v \
+             EX 30"
         );
     }
     let mut prompt = Prompt::new(global, Arc::clone(&store));
@@ -93,6 +96,8 @@ struct Prompt {
     turned: Turned,
     /// What performs Redis's commands, once there was one.
     redis: Option<Redis>,
+    /// What performs statements of SQL, once there was one.
+    sql: Option<Statements>,
     verbs: Vec<String>,
 }
 
@@ -106,7 +111,7 @@ impl Prompt {
             let aliases = command.get_all_aliases().map(str::to_string);
             aliases.chain([command.get_name().to_string()]).collect::<Vec<_>>()
         });
-        Prompt { global, store, turned, redis: None, verbs: names.collect() }
+        Prompt { global, store, turned, redis: None, sql: None, verbs: names.collect() }
     }
 
     fn keyspace(&self) -> String {
@@ -115,7 +120,11 @@ impl Prompt {
 
     /// Takes lines to the end. An error ends a script, and a person goes on.
     fn take_all(&mut self, lines: &mut Lines, interactive: bool, all: &mut Output) -> Result<()> {
-        while let Some(line) = lines.next(&self.keyspace())? {
+        while let Some(mut line) = lines.next(&format!("silica:{}> ", self.keyspace()))? {
+            while self.is_sql(&line) && sql::goes_on(&line) {
+                let Some(more) = lines.next("...> ")? else { break };
+                line = format!("{line}\n{more}");
+            }
             let mut output = Output::of_prompt(false);
             let done = self.execute(&line, &mut output);
             if output.is_missing() {
@@ -135,9 +144,19 @@ impl Prompt {
         Ok(())
     }
 
+    /// True for a line that is a statement of SQL.
+    fn is_sql(&self, line: &str) -> bool {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        sql::is_statement(line) && !self.verbs.iter().any(|verb| verb == first)
+    }
+
     /// Does what a line says; false where it says to leave.
     fn execute(&mut self, line: &str, output: &mut Output) -> Result<bool> {
         let Some(first) = line.split_whitespace().next() else { return Ok(true) };
+        if self.is_sql(line) {
+            let statements = Statements::of(&self.store, &self.keyspace(), self.sql.take())?;
+            return self.sql.insert(statements).run(line, output).map(|()| true);
+        }
         let is_verb = self.verbs.iter().any(|verb| verb == first);
         if !is_verb && redis::is_command(first) {
             return self.ask_redis(line, output);
@@ -231,7 +250,11 @@ impl Prompt {
         let turned = self.keyspace();
         let redis = match self.redis.take().filter(|redis| redis.keyspace() == turned) {
             Some(redis) => redis,
-            None => Redis::start(&self.store.keyspace(&turned)?)?,
+            None => {
+                let keyspace = self.store.keyspace(&turned)?;
+                crate::session::refuse_database(&keyspace)?;
+                Redis::start(&keyspace, &self.store)?
+            }
         };
         let redis = self.redis.insert(redis);
         let done = redis.run(&words, output);
@@ -276,7 +299,9 @@ fn help(verb: &[String]) {
             "Arguments with blanks go in quotes; \\xNN, \\n, \\t and \\\\ stand for bytes.\n\
              Redis's commands work as in redis-cli: SET k v EX 30, INCR n, KEYS *. Where a verb \
              has the\nname of one (get, del, scan, ttl, expire, persist), the command is written \
-             in capitals."
+             in capitals.\nStatements of SQL work, too: SELECT * FROM users; the database is the \
+             keyspace that the prompt\nis turned to, or the keyspace sql. SELECT 3 without a ; is \
+             Redis's."
         );
     }
 }
@@ -304,12 +329,12 @@ impl Lines {
         Ok(Lines::Editor(Box::new(editor), history))
     }
 
-    fn next(&mut self, keyspace: &str) -> Result<Option<String>> {
+    fn next(&mut self, sign: &str) -> Result<Option<String>> {
         match self {
             Lines::Plain(lines) => {
                 lines.next().transpose().map_err(|e| Error::io("reading standard input", e))
             }
-            Lines::Editor(editor, _) => match editor.readline(&format!("silica:{keyspace}> ")) {
+            Lines::Editor(editor, _) => match editor.readline(sign) {
                 Ok(line) => {
                     let _ = editor.add_history_entry(&line);
                     Ok(Some(line))

@@ -264,6 +264,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         durability: args.durability.into(),
         memory_bytes: memory.whole,
         clients_bytes_max,
+        sql_ms_max: args.sql_time_limit,
         // No client that only does not read takes everything.
         client_output_bytes_max: default.client_output_bytes_max.min(clients_bytes_max / 4),
         ..default

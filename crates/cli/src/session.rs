@@ -28,6 +28,19 @@ impl Verb {
     }
 }
 
+/// Refuses to write keys where a database of SQL is: its statements alone write it.
+pub(crate) fn refuse_database(keyspace: &Keyspace) -> Result<()> {
+    if !silica_sql::is_database(&**keyspace.engine())? {
+        return Ok(());
+    }
+    let message = format!(
+        "keyspace '{}' is a database of SQL, whose keys only statements write; type them at the \
+         prompt (`silica`), or choose another --keyspace",
+        keyspace.name()
+    );
+    Err(Error::new(ErrorKind::Config, message))
+}
+
 /// An open store and one keyspace of it.
 pub(crate) struct Session {
     pub(crate) store: Opened,
@@ -57,6 +70,7 @@ impl Session {
     pub(crate) fn open_to_write(global: &Global) -> Result<Self> {
         forgetful::check_new(global)?;
         let session = Session::open(global, true)?;
+        session.keyspace.as_ref().map_or(Ok(()), refuse_database)?;
         let forgetful = session.keyspace.as_ref().filter(|keyspace| !keyspace.is_kept_at_close());
         match forgetful.map(|keyspace| keyspace.engine().descriptor().name) {
             // A prompt has said so.

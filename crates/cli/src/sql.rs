@@ -7,6 +7,8 @@ mod library;
 mod shell;
 mod show;
 
+pub(crate) use shell::Shell;
+
 use clap::{Args, Subcommand, ValueEnum};
 use silica::{Error, ErrorKind, Result};
 use silica_console::{Global, Output};

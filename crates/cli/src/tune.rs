@@ -14,6 +14,7 @@ use silica_console::{Global, Opened, Output};
 use std::path::Path;
 
 /// What the models are asked with, and what of it is only assumed.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) workload: Workload,
     pub(crate) needs: Needs,

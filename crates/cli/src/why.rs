@@ -1,5 +1,7 @@
 //! `silica why`: prediction beside measurement.
 
+mod sql;
+
 use crate::args::GetArgs;
 use crate::stages;
 use crate::tune::{Asked, prediction_json};
@@ -34,6 +36,9 @@ pub(crate) fn run(
     get: &GetArgs,
     output: &mut Output,
 ) -> Result<()> {
+    if let Some(text) = &get.sql {
+        return sql::run(global, target, text, output);
+    }
     let path = target.filter(|target| Path::new(target).is_dir()).map(PathBuf::from);
     let is_server = target.is_some_and(|target| path.is_none() && target.contains(':'));
     let mut name = global.keyspace.clone();

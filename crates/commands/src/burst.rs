@@ -5,6 +5,7 @@ use crate::budget::{Claim, SMALL_BYTES, resident_bytes};
 use crate::clients::Owner;
 use crate::lane::Lane;
 use crate::memcached::{self, Marks};
+use crate::resp::sql::SqlCall;
 use crate::table::Run;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
@@ -208,6 +209,11 @@ impl Request {
         matches!(self.run, Run::Read(_))
     }
 
+    /// True if it is a statement of SQL.
+    pub fn is_sql(&self) -> bool {
+        matches!(self.run, Run::Sql(..))
+    }
+
     /// A request that is answered in the oldest dialect, for the first database.
     #[inline]
     pub(crate) fn new(run: Run, first: usize, len: usize) -> Self {
@@ -250,6 +256,8 @@ pub struct Input {
     pub(crate) watches: Vec<Arc<Watches>>,
     /// By the number of a request, for whom it tells names of keys, if that is not everybody.
     pub(crate) readers: Vec<(usize, Arc<User>)>,
+    /// Who asks for statements of SQL, by number.
+    pub(crate) sql: Vec<SqlCall>,
 }
 
 impl Input {
@@ -299,6 +307,7 @@ impl Input {
         self.claim = None;
         self.watches = Vec::new();
         self.readers = Vec::new();
+        self.sql = Vec::new();
     }
 }
 

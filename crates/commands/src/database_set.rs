@@ -1,14 +1,15 @@
 //! The numbered databases, opened when they are first used.
 
-use crate::databases::Databases;
+use crate::databases::{Databases, database_index};
 use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
 use crate::owners::Owners;
 use crate::recordings::Recordings;
 use crate::watch::{Watched, Watchers};
 use silica::RecordOptions;
-use silica::engine::{Engine, MetricVisitor, Result};
+use silica::engine::{Engine, Error, ErrorKind, MetricVisitor, Result};
 use silica::tune::recommend::Why;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All databases of a server.
@@ -24,6 +25,8 @@ pub struct DatabaseSet {
     pub(crate) owners: Option<Arc<dyn Owners>>,
     /// Held while one is opened, so that none is opened twice.
     opening: Mutex<()>,
+    /// Databases of SQL that somebody has asked for.
+    sql: Mutex<BTreeMap<String, Arc<silica_sql::Database>>>,
 }
 
 impl DatabaseSet {
@@ -40,6 +43,7 @@ impl DatabaseSet {
             watchers,
             owners,
             opening: Mutex::new(()),
+            sql: Mutex::default(),
         }
     }
 
@@ -124,6 +128,45 @@ impl DatabaseSet {
             let _ = self.slots[index].set(engine);
         }
         Ok(self.opened(index).expect("the slot was just filled"))
+    }
+
+    /// The database of SQL called `name`, if it is there; else it is made if it `may_create`.
+    pub(crate) fn sql(
+        &self,
+        name: &str,
+        may_create: bool,
+    ) -> Result<Option<Arc<silica_sql::Database>>> {
+        let mut known = self.sql.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = known.get(name) {
+            return Ok(Some(Arc::clone(database)));
+        }
+        if database_index(name).is_some() {
+            let message =
+                format!("'{name}' is a database of keys; give the database of SQL another name");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let database = self.source.sql(name, may_create)?;
+        if let Some(database) = &database {
+            known.insert(name.to_string(), Arc::clone(database));
+        }
+        Ok(database)
+    }
+
+    /// The engine of a keyspace by its name, as commands use it; one that is missing is made if it
+    /// `may_create`.
+    pub(crate) fn by_name(&self, name: &str, may_create: bool) -> Result<Option<Arc<dyn Engine>>> {
+        let Some(index) = database_index(name) else { return self.source.named(name, may_create) };
+        let index = index as usize;
+        if index >= self.count() || (!may_create && !self.may_hold(index)) {
+            return Ok(None);
+        }
+        self.engine(index)?;
+        Ok(self.whole(index).map(Arc::clone))
+    }
+
+    /// The names of all keyspaces.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        self.source.names()
     }
 
     /// What the models say of database `index`, where it is open and somebody can tell.

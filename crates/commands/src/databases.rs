@@ -4,6 +4,7 @@ use crate::jobs::{self, BackupJob, Tell};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica::tune::recommend::Why;
 use silica::{RecordBuffer, RecordOptions};
+use silica_sql::sql::Sql;
 use std::sync::Arc;
 
 /// Databases that `SELECT` may reach at most.
@@ -79,6 +80,25 @@ pub trait Databases: Send + Sync {
             jobs::compact(&self.open(*index)?, tell)?;
         }
         Ok(format!("{} databases are compact", all.len()))
+    }
+
+    /// The database of SQL called `name`; one that is missing is made if it `may_create`.
+    fn sql(&self, name: &str, may_create: bool) -> Result<Option<Arc<silica_sql::Database>>> {
+        let _ = (name, may_create);
+        let message = "SQL needs a store in a directory, which this server has not; serve one";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// The engine of the keyspace `name`, which is no numbered database; one that is missing is
+    /// made if it `may_create`.
+    fn named(&self, name: &str, may_create: bool) -> Result<Option<Arc<dyn Engine>>> {
+        let _ = (name, may_create);
+        Ok(None)
+    }
+
+    /// The names of keyspaces.
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.listed().into_iter().map(keyspace_name).collect())
     }
 
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
@@ -176,6 +196,27 @@ impl Databases for silica::Silica {
         Ok(format!("{} keyspaces are compact", all.len()))
     }
 
+    fn sql(&self, name: &str, may_create: bool) -> Result<Option<Arc<silica_sql::Database>>> {
+        if !may_create && self.existing(name)?.is_none() {
+            return Ok(None);
+        }
+        let refused =
+            |error: silica_sql::sql::SqlError| Error::new(ErrorKind::Config, error.message);
+        Sql::database(self, name).map(Some).map_err(refused)
+    }
+
+    fn named(&self, name: &str, may_create: bool) -> Result<Option<Arc<dyn Engine>>> {
+        let keyspace = match may_create {
+            true => Some(self.keyspace(name)?),
+            false => self.existing(name)?,
+        };
+        Ok(keyspace.map(|keyspace| Arc::clone(keyspace.engine())))
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.keyspaces()?.into_iter().map(|info| info.name).collect())
+    }
+
     fn exists(&self, index: u32) -> bool {
         // Where the catalog cannot be asked, opening it says why.
         self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
@@ -184,6 +225,11 @@ impl Databases for silica::Silica {
     fn why(&self, index: u32) -> Result<Option<Why>> {
         silica::Silica::why(self, &keyspace_name(index)).map(Some)
     }
+}
+
+/// The number of the database whose keyspace is `name`.
+pub(crate) fn database_index(name: &str) -> Option<u32> {
+    (0..DATABASES_MAX).find(|index| keyspace_name(*index) == name)
 }
 
 /// The name of the keyspace that is database `index` of a store.

@@ -543,6 +543,10 @@ impl Executor {
                             Err(error) => reply.error(&error_text(&error)),
                         });
                     }
+                    Run::Sql(kind, index) => {
+                        let call = &input.sql[index];
+                        output.reply(request, |reply| call.run(kind, &keyspace, args, reply));
+                    }
                     Run::Whole(run) => {
                         let reader = input.reader(output.next);
                         let keyspace = Keyspace { reader, ..keyspace };

@@ -9,4 +9,6 @@ pub enum Lane {
     Write,
     /// One request that may take long.
     Long,
+    /// Statements of SQL of one connection.
+    Sql,
 }

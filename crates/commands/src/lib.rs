@@ -57,6 +57,8 @@
 //! #     listen: Vec::new(),
 //! #     clients_max: 1,
 //! #     request_ms_max: 0,
+//! #     sql_ms_max: 0,
+//! #     sql_workers: 1,
 //! # };
 //! # let directory = tempfile::tempdir().unwrap();
 //! let databases = Arc::new(silica::open(directory.path())?);

@@ -13,6 +13,7 @@ use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::errors;
 use crate::memcached;
+use crate::resp::sql::SqlCall;
 use crate::resp::{Cx, plain, topics, wrong_number};
 use crate::service::Service;
 use crate::session::{Replies, Session};
@@ -507,6 +508,11 @@ impl Planner<'_> {
             run = choose(args);
         }
         run = self.transaction(command).unwrap_or(run);
+        if let Run::Sql(kind, _) = run {
+            run = Run::Sql(kind, self.input.sql.len());
+            let call = SqlCall::of(self.service, self.session);
+            self.input.sql.push(call);
+        }
         if let Run::Session(answer) = run {
             if let Err(text) = self.refuse_large(args) {
                 return self.ready(silent, |reply| reply.error(&text));

@@ -16,6 +16,7 @@ use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
+use crate::resp::sql::SqlLimits;
 use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
@@ -50,6 +51,10 @@ pub struct ServiceOptions {
     /// Milliseconds without a byte after which a client that has begun a request is dropped, at
     /// first; 0 for never.
     pub request_ms_max: u64,
+    /// Milliseconds that a statement of SQL may take, at first; 0 for any time.
+    pub sql_ms_max: u64,
+    /// Threads that run statements of SQL.
+    pub sql_workers: usize,
 }
 
 /// What all commands share.
@@ -57,7 +62,7 @@ pub struct Service {
     /// The settings of its start.
     pub options: ServiceOptions,
     /// The databases.
-    pub databases: DatabaseSet,
+    pub databases: Arc<DatabaseSet>,
     /// The connections.
     pub(crate) clients: Clients,
     /// The users.
@@ -87,6 +92,8 @@ pub struct Service {
     /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
     /// never. May change while the server runs.
     pub(crate) request_ms_max: AtomicU64,
+    /// What statements of SQL share.
+    pub(crate) sql: Arc<SqlLimits>,
     /// The start of the server, in Unix milliseconds.
     pub started_ms: u64,
     /// The memory of all clients.
@@ -120,7 +127,7 @@ impl Service {
         let process = u64::from(std::process::id());
         let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));
         Service {
-            databases,
+            databases: Arc::new(databases),
             clients: Clients::default(),
             acl,
             stats: Stats::default(),
@@ -135,6 +142,7 @@ impl Service {
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
+            sql: Arc::new(SqlLimits::new(options.sql_ms_max, options.sql_workers)),
             started_ms: clock.unix_ms(),
             flush: Flush::default(),
             marks: Arc::new(Marks::within(budget.max())),
@@ -258,6 +266,7 @@ impl Service {
     /// Returns what is to be run now, for event loop `index`.
     pub fn tick(&self, index: usize, now_ms: u64) -> Option<Burst> {
         self.rates.sample(&self.stats, now_ms);
+        self.sql.end_idle();
         self.flush.is_due(self.unix_ms()).then(|| memcached::flush_burst(index))
     }
 
@@ -296,6 +305,7 @@ impl Service {
     pub fn request_stop(&self) {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.pause.end();
+            self.sql.stop();
             self.front.stop();
         }
     }

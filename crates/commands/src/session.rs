@@ -1,6 +1,7 @@
 //! What a connection has chosen.
 
 use crate::acl::{Acl, DEFAULT, User};
+use crate::resp::sql::SqlHandle;
 use crate::transaction::Queue;
 use crate::watch::Watches;
 use silica_proto::Version;
@@ -35,6 +36,8 @@ pub struct Session {
     pub(crate) queue: Option<Box<Queue>>,
     /// The keys since WATCH.
     pub(crate) watches: Option<Arc<Watches>>,
+    /// Its connections to databases of SQL.
+    pub(crate) sql: Option<SqlHandle>,
 }
 
 impl Session {
@@ -53,6 +56,13 @@ impl Session {
             (self.user, self.acl_version) = (user, version);
         }
         self.user.as_deref()
+    }
+
+    /// The client has closed its side: a statement of SQL that goes on for long ends.
+    pub fn leave(&self) {
+        if let Some(sql) = &self.sql {
+            sql.leave();
+        }
     }
 
     /// Memory of the requests since MULTI.

@@ -86,7 +86,7 @@ impl Stats {
         match lane {
             Lane::Read => mine.add(|s| &s.read_bursts, 1),
             Lane::Write => mine.add(|s| &s.write_bursts, 1),
-            Lane::Long => mine.add(|s| &s.long_bursts, 1),
+            Lane::Long | Lane::Sql => mine.add(|s| &s.long_bursts, 1),
         }
     }
 

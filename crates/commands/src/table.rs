@@ -3,6 +3,7 @@
 use crate::acl::Access;
 use crate::burst::Args;
 use crate::memcached::{self, Outcome};
+use crate::resp::sql::SqlKind;
 use crate::resp::{Cx, Keyspace, Values};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::Reply;
@@ -296,6 +297,8 @@ pub(crate) enum Run {
     Transaction(usize),
     /// Alone: notes what its keys hold in the watches of this number.
     Watch(usize),
+    /// Alone, a statement of SQL: the call of this number among the input's.
+    Sql(SqlKind, usize),
     /// Alone, on the store as a whole.
     Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// As its arguments say.
@@ -309,7 +312,14 @@ impl Run {
 
     /// True where the command may change the store.
     pub(crate) fn changes(&self) -> bool {
-        matches!(self, Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) | Run::Transaction(_))
+        matches!(
+            self,
+            Run::Write(_)
+                | Run::Update(_)
+                | Run::UpdateAll(_)
+                | Run::Transaction(_)
+                | Run::Sql(SqlKind::All, _)
+        )
     }
 }
 

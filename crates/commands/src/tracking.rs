@@ -209,6 +209,11 @@ fn written(input: &Input, requests: &[Request]) -> Written {
         if removes_everything(input, request) {
             return Written::Everything;
         }
+        if let Run::Sql(_, index) = request.run
+            && input.sql[index].has_written_keys()
+        {
+            return Written::Everything;
+        }
         if let Run::Transaction(index) = request.run {
             let inner = input.transactions[index].input();
             inner.requests.iter().for_each(|request| add_keys(inner, request, &mut keys));

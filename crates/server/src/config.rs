@@ -108,6 +108,8 @@ pub struct Config {
     /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
     /// never. Whoever sends, however slowly, and whoever has begun none stays.
     pub request_ms_max: u64,
+    /// Milliseconds that a statement of SQL may take, at first; 0 for any time.
+    pub sql_ms_max: u64,
     /// Milliseconds that a graceful stop waits for clients to read their last replies.
     pub stop_ms_max: u64,
 }
@@ -139,6 +141,7 @@ impl Default for Config {
             stalled_ms_max: 60_000,
             auth_ms_max: 30_000,
             request_ms_max: 300_000,
+            sql_ms_max: 5_000,
             stop_ms_max: 5_000,
         }
     }

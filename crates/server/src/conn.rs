@@ -292,6 +292,13 @@ impl Conn {
         Ok(before - self.out.len())
     }
 
+    /// Tells a statement of SQL that is under way if the client has closed its side.
+    pub(crate) fn tell_if_left(&self) {
+        if self.hung_up || self.state.closing {
+            self.state.session.leave();
+        }
+    }
+
     /// True where nothing is left to be done before the connection ends.
     pub(crate) fn is_finished(&self) -> bool {
         self.state.closing

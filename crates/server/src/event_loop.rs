@@ -394,6 +394,9 @@ impl EventLoop {
         }
         let (waiting, has_work) = (conn.out.len(), conn.planned.is_some());
         let (is_idle, has_more) = (conn.in_flight.is_none(), conn.has_more());
+        if !is_idle {
+            conn.tell_if_left();
+        }
         if waiting < self.output_bytes_max() && is_idle {
             if has_work {
                 self.place(slot);

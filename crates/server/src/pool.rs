@@ -1,7 +1,8 @@
 //! The queues between event loops and the threads that may wait for a device.
 //!
 //! Each loop has workers of its own, so loops share no lock and wake nobody else's threads.
-//! Requests that may take long have others, so that they keep no loop's workers busy.
+//! Requests that may take long have others, so that they keep no loop's workers busy; and so have
+//! statements of SQL, which may wait for each other.
 
 use silica_commands::{Burst, Lane};
 use std::collections::VecDeque;
@@ -10,12 +11,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Threads for requests that may take long: a share of all workers, within these bounds.
 const LONG_SHARE: usize = 4;
 const LONG_WORKERS: std::ops::RangeInclusive<usize> = 1..=8;
+/// Threads for statements of SQL: as many as for others at least, since one that waits for a
+/// transaction needs another one that ends it.
+const SQL_WORKERS: std::ops::RangeInclusive<usize> = 2..=16;
 /// Workers of a loop at least: reads always have one that writes may not take.
 const WORKERS_MIN: usize = 2;
 
 /// The queues of all loops.
 pub(crate) struct Pools {
-    /// One of each loop, and behind them the one for requests that may take long.
+    /// One of each loop, and behind them those for requests that may take long, and for SQL.
     pools: Box<[Pool]>,
 }
 
@@ -25,7 +29,8 @@ impl Pools {
         let of_loop = (workers / loops.max(1)).max(WORKERS_MIN);
         let long = (workers / LONG_SHARE).clamp(*LONG_WORKERS.start(), *LONG_WORKERS.end());
         let of_loops = (0..loops).map(|_| Pool::new(of_loop, 1));
-        Pools { pools: of_loops.chain([Pool::new(long, 0)]).collect() }
+        let sql = workers.clamp(*SQL_WORKERS.start(), *SQL_WORKERS.end());
+        Pools { pools: of_loops.chain([Pool::new(long, 0), Pool::new(sql, 0)]).collect() }
     }
 
     /// The pool `index`.
@@ -40,6 +45,11 @@ impl Pools {
         counts.into_iter().enumerate().flat_map(of)
     }
 
+    /// Workers for statements of SQL.
+    pub(crate) fn workers_of_sql(&self) -> usize {
+        self.pools[self.pools.len() - 1].workers
+    }
+
     /// Workers of each loop.
     pub(crate) fn workers_of_loop(&self) -> usize {
         self.pools[0].workers
@@ -49,7 +59,8 @@ impl Pools {
     pub(crate) fn push(&self, burst: Burst) {
         let index = match burst.lane {
             Lane::Read | Lane::Write => burst.from,
-            Lane::Long => self.pools.len() - 1,
+            Lane::Long => self.pools.len() - 2,
+            Lane::Sql => self.pools.len() - 1,
         };
         self.pools[index].push(burst);
     }
@@ -97,7 +108,7 @@ impl Pool {
         let may_run = burst.lane == Lane::Read || queues.slow < self.slow_max();
         match burst.lane {
             Lane::Read => queues.reads.push_back(burst),
-            Lane::Write | Lane::Long => queues.others.push_back(burst),
+            Lane::Write | Lane::Long | Lane::Sql => queues.others.push_back(burst),
         }
         let wakes = may_run && queues.asleep > 0;
         drop(queues);
@@ -180,7 +191,7 @@ mod tests {
         for lane in lanes {
             match lane {
                 Lane::Read => queues.reads.push_back(Burst::new(0, *lane)),
-                Lane::Write | Lane::Long => queues.others.push_back(Burst::new(0, *lane)),
+                _ => queues.others.push_back(Burst::new(0, *lane)),
             }
         }
         queues
@@ -206,12 +217,13 @@ mod tests {
         let pools = Pools::new(2, 4);
         pools.push(Burst::new(1, Lane::Write));
         pools.push(Burst::new(0, Lane::Long));
+        pools.push(Burst::new(0, Lane::Sql));
         let waiting = |index: usize| {
             let queues = pools.at(index).queues();
             queues.reads.len() + queues.others.len()
         };
-        assert_eq!([0, 1, 2].map(waiting), [0, 1, 1]);
-        assert_eq!(pools.threads().collect::<Vec<_>>(), [0, 0, 1, 1, 2]);
+        assert_eq!([0, 1, 2, 3].map(waiting), [0, 1, 1, 1]);
+        assert_eq!(pools.threads().collect::<Vec<_>>(), [0, 0, 1, 1, 2, 3, 3, 3, 3]);
         let taken = pools.at(1).take().map(|burst| (burst.from, burst.lane));
         assert_eq!(taken, Some((1, Lane::Write)));
     }
@@ -219,6 +231,6 @@ mod tests {
     #[test]
     fn few_workers_are_enough_for_each_loop() {
         let pools = Pools::new(8, 2);
-        assert_eq!((pools.workers_of_loop(), pools.threads().count()), (2, 17));
+        assert_eq!((pools.workers_of_loop(), pools.threads().count()), (2, 19));
     }
 }

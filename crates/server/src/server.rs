@@ -123,6 +123,8 @@ fn service_options(config: &Config, pools: &Pools) -> Result<ServiceOptions> {
         listen: config.listen.clone(),
         clients_max: clients_within_limits(config.clients_max)?,
         request_ms_max: config.request_ms_max,
+        sql_ms_max: config.sql_ms_max,
+        sql_workers: pools.workers_of_sql(),
     })
 }
 

@@ -113,7 +113,7 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     let (pager, backup) = (read("pager.c"), read("backup.c"));
     let statements = [read("statements.c"), read("results.c")].concat();
     let (step, prepare) = (read("step.c"), read("prepare.c"));
-    let (vacuum, words) = (read("vacuum.c"), read("main.c"));
+    let (vacuum, words) = (read("vacuum.c"), read("main.c") + &read("keyspace.c"));
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [
         Front { file: "memdb.c", functions: MEMDB, is_for_itself: true, text: "" },
@@ -141,6 +141,10 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     if prefix.is_some() {
         build.define("SILICA_IS_PREFIXED", None);
     }
+    // The library that is linked beside has the others.
+    let own = prefix.unwrap_or("plain_");
+    build.define("SQLITE_EXTRA_AUTOEXT", format!("{own}sql_add_modules").as_str());
+    build.define("SILICA_WRITTEN_BY", format!("{own}sql_written_by").as_str());
     // SQLite's own assertions stand where Rust's do.
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("SQLITE_DEBUG", None);

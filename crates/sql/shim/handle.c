@@ -103,6 +103,49 @@ static char *silicaOptions(const char *zFilename){
   return zOptions;
 }
 
+/* The empty database in memory that stands for one of ours. */
+static int silicaOpenEmpty(sqlite3_vfs *pVfs, sqlite3 *db, Btree **pp, int vfsFlags){
+  return stock_sqlite3BtreeOpen(pVfs, ":memory:", db, pp, BTREE_MEMORY,
+             (vfsFlags & ~(SQLITE_OPEN_SHAREDCACHE|SQLITE_OPEN_URI)) | SQLITE_OPEN_MEMORY);
+}
+
+static void silicaMark(Btree *p, SilicaHandle *pHandle){
+  p->lock.iTable = SILICA_MARK;
+  p->lock.pNext = (BtLock*)pHandle;
+  p->pBt->pPager->pVfs = silicaVfs();
+}
+
+/* Opens a database in a store that the program has open: a URI has the number of a ticket, which
+** Rust has given for this one opening. */
+static int silicaOpenInStore(
+  const char *zFilename, sqlite3 *db, Btree **ppBtree, int vfsFlags
+){
+  SilicaHandle *pHandle = sqlite3MallocZero(sizeof(*pHandle));
+  char *zMessage = 0;
+  Btree *p = 0;
+  int rc;
+  *ppBtree = 0;
+  if( pHandle==0 ) return SQLITE_NOMEM_BKPT;
+  pHandle->level = PAGER_SYNCHRONOUS_FULL;
+  pHandle->zPath = sqlite3_mprintf("%s", zFilename);
+  rc = pHandle->zPath ? silicaOpenEmpty(db->pVfs, db, &p, vfsFlags) : SQLITE_NOMEM_BKPT;
+  if( rc==SQLITE_OK ){
+    rc = silica_sql_open_in_store(sqlite3_uri_parameter(zFilename, "silica_store"),
+                                  &pHandle->pDb, &zMessage);
+    if( rc!=SQLITE_OK ) stock_sqlite3BtreeClose(p);
+  }
+  if( rc!=SQLITE_OK ){
+    silicaSays(rc, zMessage);
+    if( zMessage ) silica_sql_free_text(zMessage);
+    sqlite3_free(pHandle->zPath);
+    sqlite3_free(pHandle);
+    return rc;
+  }
+  silicaMark(p, pHandle);
+  *ppBtree = p;
+  return SQLITE_OK;
+}
+
 SQLITE_PRIVATE int sqlite3BtreeOpen(
   sqlite3_vfs *pVfs, const char *zFilename, sqlite3 *db, Btree **ppBtree, int flags, int vfsFlags
 ){
@@ -115,6 +158,9 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(
       && strcmp(zFilename, ":memory:")!=0 && !silicaOpensStock
       && pVfs->zName && strncmp(pVfs->zName, "unix", 4)==0;
   silicaWordsCode = 0;
+  if( isMain && sqlite3_uri_parameter(zFilename, "silica_store") ){
+    return silicaOpenInStore(zFilename, db, ppBtree, vfsFlags);
+  }
   if( !isMain ) return stock_sqlite3BtreeOpen(pVfs, zFilename, db, ppBtree, flags, vfsFlags);
   *ppBtree = 0;
   zPath = sqlite3Malloc(pVfs->mxPathname+2);
@@ -143,10 +189,7 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(
   }
   pHandle = sqlite3MallocZero(sizeof(*pHandle));
   rc = pHandle ? SQLITE_OK : SQLITE_NOMEM_BKPT;
-  if( rc==SQLITE_OK ){
-    rc = stock_sqlite3BtreeOpen(pVfs, ":memory:", db, &p, BTREE_MEMORY,
-             (vfsFlags & ~(SQLITE_OPEN_SHAREDCACHE|SQLITE_OPEN_URI)) | SQLITE_OPEN_MEMORY);
-  }
+  if( rc==SQLITE_OK ) rc = silicaOpenEmpty(pVfs, db, &p, vfsFlags);
   if( rc!=SQLITE_OK ){
     sqlite3_free(pHandle);
     sqlite3_free(zPath);
@@ -160,9 +203,7 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(
   else pHandle->flags = SILICA_CREATE;
   pHandle->zOptions = silicaOptions(zFilename);
   pHandle->keepsNoStatements = !sqlite3_uri_boolean(zFilename, "keep_statements", 1);
-  p->lock.iTable = SILICA_MARK;
-  p->lock.pNext = (BtLock*)pHandle;
-  p->pBt->pPager->pVfs = silicaVfs();
+  silicaMark(p, pHandle);
   *ppBtree = p;
   return SQLITE_OK;
 }
@@ -177,7 +218,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
     p->lock.iTable = 1;
     p->lock.pNext = 0;
     p->pBt->pPager->pVfs = p->db->pVfs;
-    silica_sql_free_text(pHandle->zDirectory);
+    if( pHandle->zDirectory ) silica_sql_free_text(pHandle->zDirectory);
     sqlite3_free(pHandle->zPath);
     sqlite3_free(pHandle->zOptions);
     sqlite3_free(pHandle->pStatements);

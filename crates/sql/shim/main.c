@@ -52,3 +52,9 @@ SQLITE_API int sqlite3_close_v2(sqlite3 *db){
   silicaBeforeClose(db);
   return stock_sqlite3_close_v2(db);
 }
+
+/* Memory that the writes of a connection's transaction take, for the Rust part (sql/hooks.rs). */
+u64 SILICA_WRITTEN_BY(sqlite3 *db){
+  Btree *pMain = db->aDb[0].pBt;
+  return pMain && isSilica(pMain) && silicaDb(pMain) ? silica_sql_written_bytes(silicaDb(pMain)) : 0;
+}

@@ -319,7 +319,7 @@ static int silicaBeginResult(SilicaStatement *pStatement){
 }
 
 /* A step of the program came to rc: its row is recorded, or its result kept. */
-static void silicaRecord(SilicaStatement *pStatement, int rc){
+static void silicaRecordStep(SilicaStatement *pStatement, int rc){
   Vdbe *p = pStatement->pVdbe;
   SilicaDb *pDb = silicaResultDb(p->db);
   SilicaBytes *pRows = &pStatement->rows;
@@ -349,7 +349,7 @@ SQLITE_PRIVATE int sqlite3VdbeReset(Vdbe *p){
       p->db->nVdbeExec++;
       rc = sqlite3VdbeExec(p);
       p->db->nVdbeExec--;
-      if( rc==SQLITE_DONE ) silicaRecord(pStatement, rc);
+      if( rc==SQLITE_DONE ) silicaRecordStep(pStatement, rc);
     }
     silicaStopResult(pStatement);
   }

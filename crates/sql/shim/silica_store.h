@@ -54,6 +54,8 @@ int silica_sql_place(const char *path, int read_only, int may_create, const char
 enum { SILICA_CREATE = 1, SILICA_READ_ONLY = 2 };
 int silica_sql_open(const char *directory, int flags, const char *options, SilicaDb **db,
                     char **message);
+/* Opens a database in a store that the program has open, by the number of a ticket as text. */
+int silica_sql_open_in_store(const char *ticket, SilicaDb **db, char **message);
 void silica_sql_close(SilicaDb *db);
 void silica_sql_free_text(char *text);
 const char *silica_sql_message(SilicaDb *db);
@@ -85,6 +87,8 @@ int silica_sql_clear_tree(SilicaDb *db, uint32_t root, int64_t *entries /* or NU
 int silica_sql_clear(SilicaDb *db);
 uint32_t silica_sql_last_root(SilicaDb *db);
 uint64_t silica_sql_bytes(SilicaDb *db);
+/* Memory that the writes of a transaction take until its commit. */
+uint64_t silica_sql_written_bytes(SilicaDb *db);
 int silica_sql_sync(SilicaDb *db);
 int silica_sql_compact(SilicaDb *db);
 
@@ -149,5 +153,62 @@ int silica_sql_cursor_put_key(SilicaCursor *cursor, const SilicaField *fields, i
 /* Deletes what is here; the cursor is between its neighbours then. */
 int silica_sql_cursor_delete(SilicaCursor *cursor);
 int silica_sql_cursor_count(SilicaCursor *cursor, int64_t *entries);
+
+/*
+** Keyspaces as tables (keyspace.c). Names are UTF-8. A transaction of a keyspace begins with its
+** first write; SILICA_KEYSPACE_COMMIT is done before the database commits, and _END behind that, or
+** instead.
+*/
+typedef struct SilicaRows SilicaRows;
+enum {
+  SILICA_KEYSPACE_BEGIN = 0, SILICA_KEYSPACE_COMMIT = 1, SILICA_KEYSPACE_COMMIT_SYNCED = 2,
+  SILICA_KEYSPACE_END = 3, SILICA_KEYSPACE_SAVEPOINT = 4, SILICA_KEYSPACE_RELEASE = 5,
+  SILICA_KEYSPACE_ROLL_BACK_TO = 6
+};
+int silica_sql_keyspace_do(SilicaDb *db, const char *name, int what, int number);
+
+/* A new row. Its ttl is `ttl_ms`, or what it was, or none. */
+enum { SILICA_TTL_GIVEN = 0, SILICA_TTL_KEPT = 1, SILICA_TTL_NONE = 2 };
+typedef struct SilicaRow SilicaRow;
+struct SilicaRow {
+  const uint8_t *key, *value;
+  uint32_t key_size, value_size;
+  int64_t ttl_ms;
+  int64_t bits;
+  uint8_t ttl;
+};
+/* Deletes the row with the key `old`, if that is not NULL, and writes `row`, if that is not NULL.
+** A row with another one's key is an error, or stays, or is replaced. */
+enum { SILICA_FAILS = 0, SILICA_STAYS = 1, SILICA_IS_REPLACED = 2 };
+int silica_sql_keyspace_write(SilicaDb *db, const char *name, const uint8_t *old,
+                              uint32_t old_size, const SilicaRow *row, int if_there);
+
+/* 1 if the keys of a keyspace come in their order. */
+int silica_sql_keyspace_is_ordered(SilicaDb *db, const char *name);
+
+int silica_sql_rows_open(SilicaDb *db, SilicaRows **rows);
+void silica_sql_rows_close(SilicaRows *rows);
+/* Goes to the first entry, or the last, that may satisfy all constraints: `=`, `>`, `G` (at least),
+** `<`, `L` (at most), `l` (LIKE) and `g` (GLOB) on the key. */
+typedef struct SilicaConstraint SilicaConstraint;
+struct SilicaConstraint {
+  const uint8_t *bytes;
+  uint32_t size;
+  uint8_t kind;
+};
+enum { SILICA_ANY_ORDER = 0, SILICA_KEYS_ASCENDING = 1, SILICA_KEYS_DESCENDING = 2 };
+int silica_sql_rows_search(SilicaRows *rows, const char *name, int may_be_missing,
+                           const SilicaConstraint *constraints, int count, int order);
+int silica_sql_rows_step(SilicaRows *rows);
+/* The entry here, or SQLITE_DONE; `ttl_ms` is -1 if it does not expire. Its bytes stay until the
+** cursor is moved or closed. */
+typedef struct SilicaPair SilicaPair;
+struct SilicaPair {
+  const uint8_t *key, *value;
+  uint32_t key_size, value_size;
+  int64_t ttl_ms;
+  int64_t bits;
+};
+int silica_sql_rows_here(SilicaRows *rows, SilicaPair *entry /* or NULL */);
 
 #endif

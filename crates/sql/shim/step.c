@@ -20,7 +20,7 @@ SQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){
     if( pStatement->nHidden ) p->nVar = pStatement->nHidden;
     rc = stock_sqlite3_step(pStmt);
     if( pStatement->nHidden ) p->nVar = 0;
-    if( pStatement->isRecording ) silicaRecord(pStatement, rc);
+    if( pStatement->isRecording ) silicaRecordStep(pStatement, rc);
   }
   sqlite3_mutex_leave(db->mutex);
   return rc;

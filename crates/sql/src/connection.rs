@@ -4,6 +4,7 @@ use crate::cursor::TreeCursor;
 use crate::database::Database;
 use crate::encoding::Column;
 use crate::failure::Result;
+use crate::keyspaces::Keyspaces;
 use crate::registry::{Handle, Options};
 use crate::storage::Session;
 use crate::transaction::Shared;
@@ -35,6 +36,11 @@ impl Connection {
 }
 
 impl Connection {
+    /// Bytes of memory that the writes of the transaction take until its commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        self.shared.written_bytes()
+    }
+
     /// See [`Shared::find_result`].
     pub(crate) fn find_result(&self, key: &[u8], take: impl FnOnce(&[u8])) -> Result<bool> {
         self.shared.find_result(key, take)
@@ -53,6 +59,11 @@ impl Connection {
     /// See [`Shared::result_bytes_max`].
     pub(crate) fn result_bytes_max(&self) -> usize {
         self.shared.result_bytes_max()
+    }
+
+    /// The other keyspaces of the store that the database has for itself.
+    pub(crate) fn keyspaces(&self) -> Option<Arc<dyn Keyspaces>> {
+        self.shared.database().keyspaces()
     }
 }
 

@@ -10,6 +10,7 @@
 //!    waits for a write.
 
 use crate::failure::{Failure, Result, code};
+use crate::keyspaces::Keyspaces;
 use crate::layout::{HEADER_KEY, Header};
 use crate::pieces::{self, Failed};
 use crate::results::{Results, Written};
@@ -44,8 +45,8 @@ pub struct Database {
     batch_bytes_max: usize,
     pub(crate) is_read_only: bool,
     results: Option<Arc<Results>>,
-    /// Keeps the store open; none in tests that bring an engine.
-    store: Option<(Keyspace, Silica)>,
+    /// Its own store, which is closed with it; none in one that the program has open.
+    store: Option<(Keyspace, Arc<Silica>)>,
 }
 
 /// The turn to write, for the time between two commits. Dropped, it is over.
@@ -72,8 +73,14 @@ impl Database {
     ) -> Result<Arc<Self>> {
         let engine = Arc::clone(keyspace.engine());
         let batch_bytes_max = engine.descriptor().limits.batch_bytes_max;
-        let store = Some((keyspace, store));
+        let store = Some((keyspace, Arc::new(store)));
         Database::build(engine, store, is_read_only, batch_bytes_max, results)
+    }
+
+    /// The other keyspaces of its own store.
+    pub(crate) fn keyspaces(&self) -> Option<Arc<dyn Keyspaces>> {
+        let (_, store) = self.store.as_ref()?;
+        Some(Arc::clone(store) as Arc<dyn Keyspaces>)
     }
 
     /// The database in an engine that keeps an order, which nobody else may write to.
@@ -89,7 +96,7 @@ impl Database {
 
     fn build(
         engine: Arc<dyn silica::Engine>,
-        store: Option<(Keyspace, Silica)>,
+        store: Option<(Keyspace, Arc<Silica>)>,
         is_read_only: bool,
         batch_bytes_max: usize,
         results: Option<Results>,
@@ -314,7 +321,7 @@ impl Drop for Database {
         if let Some((keyspace, store)) = self.store.take() {
             drop(keyspace);
             let path = store.path().to_path_buf();
-            if let Err(error) = store.close() {
+            if let Err(error) = store.shut() {
                 log_close(&path.display().to_string(), &error);
             }
         }

@@ -7,6 +7,8 @@ use std::fmt;
 pub mod code {
     /// Success.
     pub const OK: i32 = 0;
+    /// What was asked is wrong; the words say how.
+    pub const ERROR: i32 = 1;
     /// A fault of this library.
     pub const INTERNAL: i32 = 2;
     /// Somebody else writes, or another process has the store.
@@ -23,6 +25,10 @@ pub mod code {
     pub const CANTOPEN: i32 = 14;
     /// A key, a record or a transaction is too large.
     pub const TOOBIG: i32 = 18;
+    /// A value that a column does not take.
+    pub const CONSTRAINT_CHECK: i32 = 19 | 1 << 8;
+    /// There is a row with this key.
+    pub const CONSTRAINT_PRIMARYKEY: i32 = 19 | 6 << 8;
     /// A call that its order forbids: a write without a transaction that writes, say.
     pub const MISUSE: i32 = 21;
     /// There is no further entry.

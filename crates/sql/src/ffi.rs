@@ -1,5 +1,6 @@
 //! The calls of `shim/silica_store.h`, which says what each does, but for
-//! `silica_sql_place`, which is in `ffi_marker.rs`.
+//! `silica_sql_place`, which is in `ffi_marker.rs`, and those of keyspaces as tables, in
+//! `ffi_tables.rs`.
 //!
 //! What the callers in C uphold, and every SAFETY comment here refers to:
 //!
@@ -17,8 +18,11 @@ use crate::connection::Connection;
 use crate::cursor::TreeCursor;
 use crate::encoding::{Collation, Column, Field};
 use crate::failure::{Failure, Result, code};
+use crate::in_store::take_ticket;
+use crate::keyspaces::Keyspaces;
 use crate::registry::Options;
 use crate::storage::{Cursor, Equal, Found, Session};
+use crate::tables::Tables;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -26,9 +30,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The last error of a database, which its cursors set, too.
-struct LastError {
+pub(crate) struct LastError {
     code: c_int,
     words: CString,
 }
@@ -39,12 +44,21 @@ impl Default for LastError {
     }
 }
 
-type Words = Rc<RefCell<LastError>>;
+pub(crate) type Words = Rc<RefCell<LastError>>;
 
 /// A database as one connection has it.
-struct SilicaDb {
+pub(crate) struct SilicaDb {
+    /// Dropped first: their snapshots keep engines open.
+    pub(crate) tables: Rc<Tables>,
     connection: Connection,
-    words: Words,
+    pub(crate) words: Words,
+}
+
+impl SilicaDb {
+    fn into_raw(connection: Connection, keyspaces: Option<Arc<dyn Keyspaces>>) -> *mut Self {
+        let (tables, words) = (Rc::new(Tables::of(keyspaces)), Words::default());
+        Box::into_raw(Box::new(SilicaDb { tables, connection, words }))
+    }
 }
 
 /// A cursor of a database.
@@ -106,7 +120,7 @@ fn c_text(text: &str) -> CString {
 }
 
 /// Runs a call, and makes a result code of what comes of it.
-fn guard(words: Option<&Words>, call: impl FnOnce() -> Result<c_int>) -> c_int {
+pub(crate) fn guard(words: Option<&Words>, call: impl FnOnce() -> Result<c_int>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(code)) => return code,
         Ok(Err(failure)) => failure,
@@ -142,7 +156,7 @@ fn with_cursor(
 }
 
 /// Writes a result.
-fn set<T>(result: *mut T, value: T) -> Result<()> {
+pub(crate) fn set<T>(result: *mut T, value: T) -> Result<()> {
     if result.is_null() {
         return Err(null_pointer());
     }
@@ -155,7 +169,7 @@ fn set<T>(result: *mut T, value: T) -> Result<()> {
 ///
 /// # Safety
 /// So many are there until the call returns that asks for them.
-unsafe fn slice<'s, T>(first: *const T, count: usize) -> &'s [T] {
+pub(crate) unsafe fn slice<'s, T>(first: *const T, count: usize) -> &'s [T] {
     if first.is_null() || count == 0 {
         return &[];
     }
@@ -167,7 +181,7 @@ unsafe fn slice<'s, T>(first: *const T, count: usize) -> &'s [T] {
 ///
 /// # Safety
 /// It ends with a zero byte and stays until the call returns that asks for it.
-unsafe fn text<'t>(text: *const c_char) -> &'t CStr {
+pub(crate) unsafe fn text<'t>(text: *const c_char) -> &'t CStr {
     if text.is_null() {
         return c"";
     }
@@ -252,10 +266,38 @@ unsafe extern "C" fn silica_sql_open(
         opened.read(&options.to_string_lossy())?;
         let path = Path::new(OsStr::from_bytes(directory.to_bytes()));
         let connection = Connection::open(path, opened)?;
-        let opened = SilicaDb { connection, words: Words::default() };
-        set(db, Box::into_raw(Box::new(opened)))?;
+        let keyspaces = connection.keyspaces();
+        set(db, SilicaDb::into_raw(connection, keyspaces))?;
         Ok(code::OK)
     });
+    tell(result, &words, message)
+}
+
+/// Opens a database in a store that is open.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_open_in_store(
+    ticket: *const c_char,
+    db: *mut *mut SilicaDb,
+    message: *mut *mut c_char,
+) -> c_int {
+    let words = Words::default();
+    let result = guard(Some(&words), || {
+        set(db, null_mut())?;
+        // SAFETY: by rule 3.
+        let number = unsafe { text(ticket) }.to_str().ok().and_then(|text| text.parse().ok());
+        let ticket = number.and_then(take_ticket).ok_or_else(|| {
+            let words = "databases in stores that a program has open are opened by Sql::in_store";
+            Failure::new(code::CANTOPEN, words)
+        })?;
+        let connection = Connection::to(ticket.database);
+        set(db, SilicaDb::into_raw(connection, Some(ticket.keyspaces)))?;
+        Ok(code::OK)
+    });
+    tell(result, &words, message)
+}
+
+/// Hands the words of an error to C.
+fn tell(result: c_int, words: &Words, message: *mut *mut c_char) -> c_int {
     let words = if result == code::OK { null_mut() } else { words.take().words.into_raw() };
     if set(message, words).is_err() && !words.is_null() {
         // SAFETY: made right here.
@@ -419,6 +461,15 @@ unsafe extern "C" fn silica_sql_bytes(db: *mut SilicaDb) -> u64 {
         Ok(())
     });
     bytes
+}
+
+/// Bytes of memory of a transaction's writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_written_bytes(db: *mut SilicaDb) -> u64 {
+    // SAFETY: null or an open database, by rule 1.
+    let bytes = unsafe { db.as_ref() }
+        .map_or(0, |db| db.connection.written_bytes() + db.tables.written_bytes());
+    bytes as u64
 }
 
 /// Makes commits survive a power cut.

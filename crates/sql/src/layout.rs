@@ -19,6 +19,20 @@ pub(crate) const FORMAT: Format =
     Format { name: "SQL database", magic: b"SILSQL", version_bytes: 2, version: 1, steps: &[] };
 const HEADER_BYTES: usize = FORMAT.prefix_bytes() + 4 + 4 * META_COUNT;
 
+/// What keys of large transactions begin with (`pieces.rs`).
+const PIECE: u8 = 0x20;
+const PIECES: u8 = 0x21;
+
+/// True for a key that a database may have.
+pub(crate) fn is_own_key(key: &[u8]) -> bool {
+    key.first().is_some_and(|kind| [HEADER_KEY[0], TREE, ENTRY, PIECE, PIECES].contains(kind))
+}
+
+/// True for the header of a database, of whatever version.
+pub(crate) fn is_header(value: &[u8]) -> bool {
+    value.starts_with(FORMAT.magic)
+}
+
 fn of(kind: u8, root: u32) -> [u8; PREFIX_BYTES] {
     let [a, b, c, d] = root.to_be_bytes();
     [kind, a, b, c, d]

@@ -32,17 +32,23 @@ mod failure;
 mod ffi;
 #[allow(unsafe_code)]
 mod ffi_marker;
+#[allow(unsafe_code)]
+mod ffi_tables;
+mod in_store;
+mod keyspaces;
 mod last;
 mod layout;
 pub mod marker;
 mod pieces;
 mod registry;
+mod rehearsal;
 mod results;
 #[allow(unsafe_code)]
 pub mod sql;
 mod stamps;
 mod storage;
 mod sync;
+mod tables;
 mod transaction;
 mod view;
 
@@ -50,6 +56,8 @@ pub use connection::Connection;
 pub use cursor::TreeCursor;
 pub use database::Database;
 pub use failure::{Failure, Result, code};
-pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options, is_database};
+pub use keyspaces::{Keyspaces, is_database};
+pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
+pub use rehearsal::{Asked, Rehearsal};
 pub use results::RESULTS_BYTES_MIN;
 pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};

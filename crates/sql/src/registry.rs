@@ -3,10 +3,9 @@
 
 use crate::database::Database;
 use crate::failure::{Failure, Result, code};
-use crate::layout::{FORMAT, HEADER_KEY};
 use crate::results::{RESULTS_BYTES_MIN, Results};
 use log::warn;
-use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, Keyspace, OpenOptions, parse_size};
+use silica::{DEFAULT_ENGINE, DeviceOptions, IoChoice, OpenOptions, parse_size};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -18,15 +17,6 @@ pub const KEYSPACE: &str = "sql";
 /// Memory of a database for which none is given: eight times what SQLite takes for its cache,
 /// since filters and indexes of tables are in it, too.
 pub const DEFAULT_MEMORY_BYTES: u64 = 16 << 20;
-
-/// True if the keyspace is an SQL database.
-///
-/// # Errors
-/// Those of a get.
-pub fn is_database(keyspace: &Keyspace) -> silica::Result<bool> {
-    let header = keyspace.get(HEADER_KEY)?;
-    Ok(header.is_some_and(|header| header.starts_with(FORMAT.magic)))
-}
 
 /// How a database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +102,7 @@ type Open = BTreeMap<PathBuf, Weak<Database>>;
 
 static OPEN: Mutex<Open> = Mutex::new(BTreeMap::new());
 
-fn open_ones() -> MutexGuard<'static, Open> {
+pub(crate) fn open_ones() -> MutexGuard<'static, Open> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -358,6 +358,16 @@ impl Shared {
         &self.state
     }
 
+    /// Bytes of memory that the writes of the transaction take until its commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        // Whoever has it now is in the midst of a write, and asks later.
+        let Ok(state) = self.state.try_borrow() else { return 0 };
+        match &state.phase {
+            Phase::Writes(writing) => writing.transaction.bytes(),
+            _ => 0,
+        }
+    }
+
     pub(crate) fn begin(&self, is_to_write: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let seen = match &state.phase {

@@ -28,7 +28,7 @@ const FACADE: &[&str] = &[
     "silica-tune",
 ];
 /// What commands mean stands below loops and sockets, which they cannot see.
-const COMMANDS: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto"];
+const COMMANDS: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto", "silica-sql"];
 /// The server asks the device for what the system lends it: descriptors and memory.
 const SERVER: &[&str] = &[
     "silica-base",

@@ -192,6 +192,7 @@ fn what_is_recorded_is_what_was_asked_and_a_replay_asks_it_again() {
         path: Some(scratch.0.join("replayed")),
         cold: false,
         settle: false,
+        sql: None,
         open: options(),
     };
     let replayed = run_trace(&config, &trace, false, &mut |_, _| {}).unwrap();
@@ -244,6 +245,7 @@ fn a_recording_that_is_cut_is_replayed_up_to_the_cut() {
         path: None,
         cold: false,
         settle: false,
+        sql: None,
         open: OpenOptions::new().engine("wip"),
     };
     let report = run_trace(&config, &cut, false, &mut |_, _| {}).unwrap();

@@ -37,6 +37,7 @@ impl Scratch {
             path: Some(self.0.join(format!("store-{threads}-{batch}"))),
             cold: false,
             settle: false,
+            sql: None,
             open: OpenOptions::new()
                 .engine("reference")
                 .registry(Registry::empty().with(reference)),

@@ -3,7 +3,7 @@
 //! A server of the prompt's own performs them: so they are what they are for clients. It listens on
 //! a socket in a directory that only this user may enter, and starts with the first command.
 
-use silica::{Engine, Error, ErrorKind, Keyspace, Result};
+use silica::{Engine, Error, ErrorKind, Keyspace, Result, Silica};
 use silica_console::Output;
 use silica_server::{Config, Databases, Server, command_names};
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -37,7 +37,7 @@ pub(super) fn takes_key(word: &str) -> bool {
 }
 
 /// The one database of the server: the keyspace that the prompt is turned to.
-struct One(Keyspace);
+struct One(Keyspace, Arc<Silica>);
 
 impl Databases for One {
     fn open(&self, _index: u32) -> Result<Arc<dyn Engine>> {
@@ -51,6 +51,18 @@ impl Databases for One {
     fn workload(&self, _index: u32) -> Result<String> {
         Ok(self.0.workload()?.to_string())
     }
+
+    fn sql(&self, name: &str, may_create: bool) -> Result<Option<Arc<silica_sql::Database>>> {
+        Databases::sql(&*self.1, name, may_create)
+    }
+
+    fn named(&self, name: &str, may_create: bool) -> Result<Option<Arc<dyn Engine>>> {
+        Databases::named(&*self.1, name, may_create)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        Databases::names(&*self.1)
+    }
 }
 
 /// The server, and a connection to it.
@@ -63,7 +75,7 @@ pub(super) struct Redis {
 
 impl Redis {
     /// Starts it for `keyspace`.
-    pub(super) fn start(keyspace: &Keyspace) -> Result<Self> {
+    pub(super) fn start(keyspace: &Keyspace, store: &Arc<Silica>) -> Result<Self> {
         let name = format!("silica-prompt-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let failed = |e| Error::io(format!("making the socket in {}", directory.display()), e);
@@ -81,7 +93,7 @@ impl Redis {
             stop_ms_max: 0,
             ..Config::default()
         };
-        let server = Server::start(config, Arc::new(One(keyspace.clone())));
+        let server = Server::start(config, Arc::new(One(keyspace.clone(), Arc::clone(store))));
         let server = server.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;
         let stream = UnixStream::connect(&socket).map_err(failed)?;
         Ok(Redis {

@@ -7,7 +7,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use serde_json::json;
-use silica::{Error, ErrorKind, Result};
+use silica::{Error, ErrorKind, Result, Silica};
 use silica_console::{Global, Output, signals};
 use silica_sql::sql::{Sql, is_complete};
 use std::io::{IsTerminal, Read};
@@ -21,7 +21,7 @@ const HISTORY_FILE: &str = ".silica_sql_history";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A database, and how its rows are shown.
-pub(super) struct Shell {
+pub(crate) struct Shell {
     pub(super) sql: Sql,
     pub(super) mode: Mode,
     pub(super) has_headers: bool,
@@ -116,6 +116,28 @@ fn uri(database: &Path, memory: Option<u64>, storage: Option<&str>) -> PathBuf {
 }
 
 impl Shell {
+    /// A shell on the database in the keyspace `name` of a store.
+    pub(crate) fn in_store(store: &Arc<Silica>, name: &str) -> Result<Self> {
+        let shows_boxes = std::io::stdout().is_terminal();
+        let mut shell = Shell {
+            sql: Sql::in_store(store, name).map_err(failed)?,
+            mode: if shows_boxes { Mode::Box } else { Mode::List },
+            has_headers: shows_boxes,
+            has_timer: false,
+            interrupted: signals::interruption()?,
+            results: Vec::new(),
+        };
+        shell.sql.set_busy_timeout(BUSY_TIMEOUT);
+        shell.sql.set_interruption(Arc::clone(&shell.interrupted));
+        Ok(shell)
+    }
+
+    /// Runs statements that somebody has typed, until Ctrl-C.
+    pub(crate) fn run(&mut self, text: &str, output: &mut Output) -> Result<()> {
+        self.interrupted.store(false, Ordering::Relaxed);
+        self.statements(text, output)
+    }
+
     /// Runs the lines and statements of a script; the first that fails ends it.
     pub(super) fn take_script(&mut self, script: &str, output: &mut Output) -> Result<()> {
         let mut pending = String::new();

@@ -199,3 +199,38 @@ type_keys(b"quit\r")
 _, status = os.waitpid(pid, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 "#;
+
+#[test]
+fn statements_of_sql_work_on_the_store_that_is_open() {
+    let store = scratch("prompt-sql").join("store");
+    answers(
+        &store,
+        "CREATE TABLE likes (\n  name TEXT,\n  color TEXT\n);\n\
+         INSERT INTO likes VALUES ('k', 'blue')\nSET k v\nselect name, color FROM likes;\n\
+         SELECT color, value FROM likes JOIN silica_keyspace('default') ON key = name\n",
+        "OK\nk|blue\nblue|v\n",
+    );
+    // What Redis has keeps its meaning; a ; makes it a statement.
+    answers(&store, "SELECT 3\nSELECT 3;\nSELECT 1 + 2\n", "OK\n3\n3\n");
+    // Transactions go on from line to line.
+    let transaction = "BEGIN\nDELETE FROM likes\nROLLBACK\nSELECT count(*) FROM likes\n";
+    answers(&store, transaction, "1\n");
+    // Keys of a database are not written as such.
+    for line in ["use sql\nSET k v\n", "use sql\nput k v\n"] {
+        let output = typed(&store, line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("is a database of SQL"), "{}", said(&output));
+    }
+    // A keyspace that is a database is the one that is meant.
+    answers(
+        &store,
+        "SILICA.SQL app \"CREATE TABLE t (a)\"\nuse app\n\
+         INSERT INTO t VALUES (7)\nSELECT * FROM t\n",
+        "0\n7\n",
+    );
+    let output = typed(&store, "SELEC 1\n");
+    assert!(!output.status.success(), "{}", said(&output));
+    let output = typed(&store, "SELECT missing FROM likes\n");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no such column: missing"), "{}", said(&output));
+}

@@ -200,3 +200,48 @@ fn a_database_is_not_moved_to_an_engine_without_an_order() {
     }
     assert_eq!(silica_ok(&["sql", arg(&app), "-c", CHECK]), "3000\nok\n");
 }
+
+#[test]
+fn why_tells_what_statements_cost() {
+    let directory = scratch("why-sql");
+    let database = directory.join("app.db");
+    let made = silica(&["sql", arg(&database), "-c"])
+        .arg(
+            "CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);
+             WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s LIMIT 500)
+             INSERT INTO t SELECT n, 'some text ' || n FROM s",
+        )
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let statements = "SELECT b FROM t WHERE a = 7; SELECT count(*) FROM t WHERE b LIKE '%9'; \
+                      UPDATE t SET b = 'x' WHERE a < 11";
+    let asked = ["why", "--json", arg(&database), "--sql", statements];
+    let output = silica(&asked).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [get, scan, update] = told["statements"].as_array().unwrap().as_slice() else {
+        panic!("{told}")
+    };
+    assert_eq!((&get["asked"]["gets"], &get["asked"]["hits"]), (&1.into(), &1.into()), "{get}");
+    assert!(scan["asked"]["entries"].as_u64().unwrap() >= 500, "{scan}");
+    assert_eq!(update["asked"]["puts"], 10, "{update}");
+    // More work costs more, by the model, too.
+    let cost = |told: &serde_json::Value, name: &str| told["predicted"][name].as_f64().unwrap();
+    assert!(cost(scan, "microseconds") > 2.0 * cost(get, "microseconds"), "{told}");
+    assert_eq!(cost(get, "device_bytes_written"), 0.0, "{get}");
+    let written = update["asked"]["bytes_written"].as_f64().unwrap();
+    assert!(cost(update, "device_bytes_written") > written, "{update}");
+    assert!(scan["plan"][0].as_str().unwrap().contains("SCAN t"), "{scan}");
+    // Nothing was kept.
+    let count = silica(&["sql", arg(&database), "-c", "SELECT count(*) FROM t WHERE b = 'x'"]);
+    assert_eq!({ count }.output().unwrap().stdout, b"0\n");
+    for (target, statement, words) in [
+        (&database, "SELECT nothing_like_it FROM t", "no such column"),
+        (&directory.join("none.db"), "SELECT 1", "is not there"),
+    ] {
+        let output = silica(&["why", arg(target), "--sql", statement]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(words), "{}", said(&output));
+    }
+}

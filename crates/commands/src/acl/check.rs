@@ -126,6 +126,11 @@ impl User {
         self.rights().any(|rights| rights.permits_key(key, nothing).is_ok())
     }
 
+    /// True if it may read and write every key, by one set of rights.
+    pub(crate) fn has_all_keys(&self) -> bool {
+        self.rights().any(|rights| rights.all_keys)
+    }
+
     /// True if it may be told the names of all keys.
     pub(crate) fn may_know_all(&self) -> bool {
         self.rights().any(|rights| rights.all_keys)

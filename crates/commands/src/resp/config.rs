@@ -62,6 +62,8 @@ static SETTINGS: &[Setting] = settings! {
         0..=i64::MAX => |service, n| service.slowlog.len_max.store(n as usize, Relaxed);
     "slowlog-stages": |service| u8::from(service.slowlog.shows_stages()).to_string(),
         0..=1 => |service, n| service.slowlog.stages.store(n == 1, Relaxed);
+    "sql-time-limit": |service| service.sql.ms_max().to_string(),
+        0..=i64::MAX => |service, n| service.sql.set_ms_max(n as u64);
     "tcp-keepalive": |_| "0".into();
     "timeout": |_| "0".into();
 };

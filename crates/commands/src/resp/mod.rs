@@ -20,6 +20,7 @@ pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod slowlog;
+pub(crate) mod sql;
 pub(crate) mod topics;
 pub(crate) mod tracking;
 pub(crate) mod transaction;

@@ -3,6 +3,7 @@
 use super::Run::{Choose, Session, UpdateAll, Whole};
 use super::subcommands::{ACL, CLIENT, COMMAND, CONFIG, LATENCY, MEMORY, OBJECT, PUBSUB, SLOWLOG};
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
+use crate::resp::sql::SqlKind;
 use crate::resp::{
     acl, bitfield, bits, client, config, dump, expiry, introspect, jobs, lcs, memory, moving,
     object, read, record, session, slowlog, topics, transaction, update, whole,
@@ -175,6 +176,12 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Records what a database is asked, as lines of a trace.";
     "silica.sketch" 2 "admin noscript" NO "server" "7.2.0" Whole(record::sketch),
         "Returns what a database is asked, as text.";
+    "silica.sql" -3 "write denyoom noscript / long dangerous" ONE "server" "7.2.0"
+        Run::Sql(SqlKind::All, 0), "Runs a statement of SQL on a database of the store.";
+    "silica.sql_get" 3 "readonly noscript / long" ONE "server" "7.2.0" Run::Sql(SqlKind::Row, 0),
+        "Returns a row of a table, named as a key, `users/1`, as a JSON object.";
+    "silica.sql_ro" -3 "readonly noscript / long" ONE "server" "7.2.0"
+        Run::Sql(SqlKind::Reads, 0), "Runs a statement of SQL that changes nothing.";
     "silica.stages" 2 "readonly / long" ONE "server" "7.2.0" Whole(slowlog::stages),
         "Reads a key and returns the stages that finding it went through, and what each took.";
     "silica.stats" 1 "admin noscript" NO "server" "7.2.0" Whole(jobs::stats),

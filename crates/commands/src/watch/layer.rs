@@ -1,8 +1,10 @@
 //! What stands before a database's engine and marks those who watch what is written.
 
 use super::Watchers;
+use silica::engine::transaction::CommitTurns;
 use silica::engine::{
-    Atomic, Durability, Engine, EntryRef, GetSink, Layer, Result, Shard, Update, WriteBatch,
+    Atomic, Durability, Engine, EntryRef, GetSink, KeyRange, Layer, Near, Ordered, RangeSize,
+    Reads, Result, Shard, Snapshot, Update, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -66,6 +68,59 @@ impl Layer for Watched {
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {
         self.engine.as_atomic().map(|_| self as &dyn Atomic)
+    }
+
+    fn as_ordered(self: Arc<Self>) -> Option<Arc<dyn Ordered>> {
+        let ordered = Arc::clone(&self.engine).as_ordered()?;
+        Some(Arc::new(WatchedOrdered { watchers: Arc::clone(&self.watchers), ordered }))
+    }
+}
+
+/// The ordered view of an engine whose commits are told to those who watch keys. Deleted ranges
+/// mark nobody, as clearing does not.
+struct WatchedOrdered {
+    watchers: Arc<Watchers>,
+    ordered: Arc<dyn Ordered>,
+}
+
+impl Ordered for WatchedOrdered {
+    fn snapshot(self: Arc<Self>) -> Result<Arc<dyn Snapshot>> {
+        Arc::clone(&self.ordered).snapshot()
+    }
+
+    fn delete_range(&self, range: &KeyRange, durability: Durability) -> Result<()> {
+        self.ordered.delete_range(range, durability)
+    }
+
+    fn commit(
+        &self,
+        snapshot: &dyn Snapshot,
+        reads: Reads<'_>,
+        batch: &WriteBatch<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let commit = || self.ordered.commit(snapshot, reads, batch, durability);
+        self.watchers.batch(batch, commit)
+    }
+
+    fn commit_turns(&self) -> &Arc<CommitTurns> {
+        self.ordered.commit_turns()
+    }
+
+    fn sync_commits(&self) -> Result<()> {
+        self.ordered.sync_commits()
+    }
+
+    fn range_size(&self, range: &KeyRange) -> RangeSize {
+        self.ordered.range_size(range)
+    }
+
+    fn near(&self, random: u64) -> Option<Near> {
+        self.ordered.near(random)
+    }
+
+    fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        self.ordered.compact_range(range)
     }
 }
 

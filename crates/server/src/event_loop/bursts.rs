@@ -51,7 +51,7 @@ impl Bursts {
         match lane {
             Lane::Read => self.reads_in_flight -= 1,
             Lane::Write => self.writes_in_flight -= 1,
-            Lane::Long => {}
+            Lane::Long | Lane::Sql => {}
         }
     }
 }
@@ -79,6 +79,10 @@ impl EventLoop {
             let engine = databases.opened(usize::from(request.db));
             let long = request.long || engine.is_none();
             match (long, index) {
+                (true, 0) if request.is_sql() => {
+                    let statements = work.left().iter().take_while(|request| request.is_sql());
+                    return Place::Worker(Lane::Sql, work.next + statements.count());
+                }
                 (true, 0) => return Place::Worker(Lane::Long, work.next + 1),
                 (true, _) if index > 0 => {
                     let lane = if changes { Lane::Write } else { Lane::Read };
@@ -108,6 +112,7 @@ impl EventLoop {
             return;
         }
         conn.in_flight = Some(work.input.held_bytes());
+        conn.tell_if_left();
         let owner = conn.owner;
         let place = self.decide(&work);
         let (Place::Here(end) | Place::Worker(_, end)) = place;
@@ -117,8 +122,8 @@ impl EventLoop {
             Place::Here(_) => self.bursts.here.push(owner, work.input, output),
             Place::Worker(Lane::Read, _) => self.bursts.reads.push(owner, work.input, output),
             Place::Worker(Lane::Write, _) => self.bursts.writes.push(owner, work.input, output),
-            Place::Worker(Lane::Long, _) => {
-                let mut burst = Burst::new(self.index, Lane::Long);
+            Place::Worker(lane @ (Lane::Long | Lane::Sql), _) => {
+                let mut burst = Burst::new(self.index, lane);
                 burst.push(owner, work.input, output);
                 self.hand_over(burst);
             }

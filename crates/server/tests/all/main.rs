@@ -25,6 +25,7 @@ mod pieces;
 mod redis;
 #[path = "support/scripts.rs"]
 mod scripts;
+mod sql;
 #[path = "support/stories.rs"]
 mod stories;
 mod support;

@@ -37,7 +37,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 /// Copies the store at `from` to `to` as it is at one moment. Background work may remove and
 /// write files while others are copied, and no kill leaves what such a copy would hold: so it is
 /// made again until no file has changed meanwhile.
-pub fn copy_of(from: &Path, to: &Path) {
+pub(crate) fn copy_of(from: &Path, to: &Path) {
     for _ in 0..1000 {
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         let copied = files(from, &mut before)

@@ -19,12 +19,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod hooks;
+mod row;
 mod sys;
 mod value;
 
+pub use hooks::Untrusted;
+
 pub use value::{Value, ValueRef};
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use crate::database::Database;
+use crate::in_store::{self, Ticket};
+use crate::keyspaces::Keyspaces;
+use silica::Silica;
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -72,15 +80,6 @@ fn error_of(db: *mut sys::Sqlite, code: c_int) -> SqlError {
     SqlError { code, message }
 }
 
-/// Steps of the machine between two looks at the flag.
-const STEPS_UNHEARD: c_int = 10_000;
-
-extern "C" fn is_interrupted(flag: *mut c_void) -> c_int {
-    // SAFETY: set_interruption gave the flag, which lives as long as the connection.
-    let flag = unsafe { &*flag.cast::<AtomicBool>() };
-    c_int::from(flag.load(Ordering::Relaxed))
-}
-
 fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| SqlError {
         code: 21,
@@ -105,8 +104,8 @@ pub struct StatementCounts {
 /// uses it at a time.
 pub struct Sql {
     db: NonNull<sys::Sqlite>,
-    /// What the connection looks at now and then.
-    interruption: Option<Arc<AtomicBool>>,
+    /// What the connection asks now and then.
+    hooks: hooks::Hooks,
 }
 
 // SAFETY: SQLite is built for several threads; a connection belongs to whoever has it.
@@ -129,6 +128,43 @@ impl Sql {
         Sql::open_with(path, sys::OPEN_READONLY)
     }
 
+    /// Opens the database in the keyspace `name` of a store that the program has open, and makes
+    /// it if it is not there. All of them in a process share its transactions, and the store's
+    /// memory, log and backup. `silica_keyspace` shows the other keyspaces of the store.
+    ///
+    /// # Errors
+    /// `SQLITE_CANTOPEN` if the keyspace holds keys of something else, or its engine keeps no
+    /// order.
+    pub fn in_store(store: &Arc<Silica>, name: &str) -> Result<Self> {
+        let database = Sql::database(store, name)?;
+        Sql::to(&database, Arc::clone(store) as Arc<dyn Keyspaces>, name)
+    }
+
+    /// The database in the keyspace `name` of a store, for [`Sql::to`].
+    ///
+    /// # Errors
+    /// As of [`Sql::in_store`].
+    pub fn database(store: &Silica, name: &str) -> Result<Arc<Database>> {
+        in_store::database_in(store, name)
+            .map_err(|failure| SqlError { code: failure.code, message: failure.words })
+    }
+
+    /// A connection to a database in a store, whose `keyspaces` are what `silica_keyspace` shows.
+    /// The connection calls it `name`.
+    ///
+    /// # Errors
+    /// As of [`Sql::open`].
+    pub fn to(database: &Arc<Database>, keyspaces: Arc<dyn Keyspaces>, name: &str) -> Result<Self> {
+        let ticket = Ticket { database: Arc::clone(database), keyspaces };
+        let number = in_store::give_ticket(ticket);
+        let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let uri = format!("file:{escaped}?silica_store={number}");
+        let opened = Sql::open_with(uri, sys::OPEN_READWRITE);
+        // It was taken, or the opening has failed before.
+        drop(in_store::take_ticket(number));
+        opened
+    }
+
     fn open_with(path: impl AsRef<Path>, flags: c_int) -> Result<Self> {
         let path = CString::new(path.as_ref().as_os_str().as_bytes());
         let path =
@@ -141,7 +177,7 @@ impl Sql {
         let Some(open) = NonNull::new(db) else {
             return Err(error.unwrap_or_else(|| error_of(null_mut(), code)));
         };
-        let sql = Sql { db: open, interruption: None };
+        let sql = Sql { db: open, hooks: hooks::Hooks::default() };
         if let Some(error) = error {
             return Err(error);
         }
@@ -163,18 +199,19 @@ impl Sql {
 
     /// Ends a statement that runs, with `SQLITE_INTERRUPT`, while `flag` is set.
     pub fn set_interruption(&mut self, flag: Arc<AtomicBool>) {
-        let raw = Arc::as_ptr(&flag).cast_mut().cast();
-        // SAFETY: an open connection; the flag lives as long as it, in `interruption`.
-        unsafe {
-            sys::progress_handler(self.db.as_ptr(), STEPS_UNHEARD, Some(is_interrupted), raw);
-        }
-        self.interruption = Some(flag);
+        self.set_progress(move |_| flag.load(Ordering::Relaxed));
     }
 
     /// Rows that the last statement changed.
     pub fn changes(&self) -> i64 {
         // SAFETY: an open connection.
         unsafe { sys::changes64(self.db.as_ptr()) }
+    }
+
+    /// Rows that all statements have changed since it was opened, those of triggers included.
+    pub fn total_changes(&self) -> i64 {
+        // SAFETY: an open connection.
+        unsafe { sys::total_changes64(self.db.as_ptr()) }
     }
 
     /// The rowid that the last INSERT gave.

@@ -31,6 +31,16 @@ pub(super) const BLOB: c_int = 4;
 /// SQLite copies what is bound.
 pub(super) const TRANSIENT: isize = -1;
 
+/// Says whether a statement may do something: a kind, and up to four texts.
+pub(super) type Authorizer = extern "C" fn(
+    *mut c_void,
+    c_int,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+) -> c_int;
+
 unsafe extern "C" {
     #[link_name = "silica_sqlite3_open_v2"]
     pub(super) fn open_v2(
@@ -60,6 +70,25 @@ unsafe extern "C" {
         handler: Option<extern "C" fn(*mut c_void) -> c_int>,
         data: *mut c_void,
     );
+    #[link_name = "silica_sqlite3_busy_handler"]
+    pub(super) fn busy_handler(
+        db: *mut Sqlite,
+        handler: Option<extern "C" fn(*mut c_void, c_int) -> c_int>,
+        data: *mut c_void,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_set_authorizer"]
+    pub(super) fn set_authorizer(
+        db: *mut Sqlite,
+        handler: Option<Authorizer>,
+        data: *mut c_void,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_limit"]
+    pub(super) fn limit(db: *mut Sqlite, which: c_int, value: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_db_config"]
+    pub(super) fn db_config(db: *mut Sqlite, which: c_int, ...) -> c_int;
+    pub(super) fn silica_sql_written_by(db: *mut Sqlite) -> u64;
+    #[link_name = "silica_sqlite3_total_changes64"]
+    pub(super) fn total_changes64(db: *mut Sqlite) -> i64;
     #[link_name = "silica_sqlite3_changes64"]
     pub(super) fn changes64(db: *mut Sqlite) -> i64;
     #[link_name = "silica_sqlite3_last_insert_rowid"]

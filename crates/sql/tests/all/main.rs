@@ -3,6 +3,7 @@
 mod crash;
 mod directories;
 mod hostile;
+mod keyspaces;
 mod memory;
 mod model;
 mod same;
