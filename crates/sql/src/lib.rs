@@ -33,6 +33,8 @@ mod ffi;
 #[allow(unsafe_code)]
 mod ffi_marker;
 #[allow(unsafe_code)]
+mod ffi_results;
+#[allow(unsafe_code)]
 mod ffi_tables;
 mod in_store;
 mod keyspaces;

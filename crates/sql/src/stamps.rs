@@ -1,9 +1,9 @@
 //! When what hashes to a place was written last: numbers of commits.
 //!
-//! One thread at a time stamps, before the commit of that number can be seen. A stamp is stored with
-//! `Release`, and the number of commits behind it, by whoever commits; a reader loads the number of
-//! commits first and stamps behind it with `Acquire`. So at moment `m` it sees all stamps up to `m`,
-//! and perhaps later ones.
+//! One thread at a time stamps, before the commit of that number can be seen. A stamp is stored
+//! with `Release`, and the number of commits behind it, by whoever commits; a reader loads the
+//! number of commits first and stamps behind it with `Acquire`. So at moment `m` it sees all stamps
+//! up to `m`, and perhaps later ones.
 
 use super::sync::{AtomicU64, Ordering};
 
