@@ -347,7 +347,8 @@ static int silicaPrepare(
     silicaRead((const unsigned char*)zText, (int)strlen(zText), 0, pText);
     hash = silicaHash(pText->zKey, pText->nKey);
   }
-  pStatement = silicaTake(pAll, pText->zKey, pText->nKey, hash, (u8)prepFlags, silicaState(db));
+  pStatement = silicaTake(pAll, pText->zKey, pText->nKey, pText->nHidden, hash, (u8)prepFlags,
+                          silicaState(db));
   if( pStatement ){
     pAll->nTaken++;
   }else{

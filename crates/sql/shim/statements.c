@@ -169,15 +169,16 @@ static void silicaDropAll(sqlite3 *db){
   }
 }
 
-/* Takes one that is kept, compiled from `zKey`; NULL if there is none. */
+/* Takes one that is kept, compiled from `zKey` with so many literals hidden, which may have the
+** same key as one with the program's own parameters; NULL if there is none. */
 static SilicaStatement *silicaTake(
-  SilicaStatements *pAll, const char *zKey, int nKey, u32 hash, u8 prepFlags, u64 state
+  SilicaStatements *pAll, const char *zKey, int nKey, int nHidden, u32 hash, u8 prepFlags, u64 state
 ){
   SilicaStatement *pNext, *p = pAll->aChain[hash & (SILICA_KEPT_CHAINS-1)];
   for(; p; p=pNext){
     pNext = p->pChain;
     if( p->hash!=hash || p->nKey!=nKey || p->prepFlags!=prepFlags ) continue;
-    if( memcmp(p->zKey, zKey, nKey)!=0 ) continue;
+    if( p->nHidden!=nHidden || memcmp(p->zKey, zKey, nKey)!=0 ) continue;
     if( p->state!=state ){
       silicaDrop(pAll, p);
       continue;

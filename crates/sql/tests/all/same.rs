@@ -186,7 +186,7 @@ fn compare(seed: u64, statements: u64) {
     for n in 0..statements {
         // Statements and results that are kept are met again.
         let again: Option<&String> = match random.0.below(3) {
-            0 => log.iter().rev().take(20).filter(|old: &&String| old.starts_with("SELECT")).last(),
+            0 => log.iter().rev().take(20).find(|old: &&String| old.starts_with("SELECT")),
             _ => None,
         };
         let statement = again.cloned().unwrap_or_else(|| random.statement());

@@ -209,6 +209,20 @@ fn hidden_parameters_are_none_of_the_programs() {
 }
 
 #[test]
+fn literals_and_parameters_of_one_text_are_not_mixed_up() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = filled(scratch.path());
+    let (own, text) = ("SELECT n FROM t WHERE k = ?", "SELECT n FROM t WHERE k = 'k2'");
+    for _ in 0..3 {
+        assert_eq!(sql.query(own, &["k1".into()]).expect("found"), [[Value::Integer(1)]]);
+        assert_eq!(one(&mut sql, text), Value::Integer(2));
+        assert_eq!(sql.prepare(own).expect("prepared").parameters(), 1);
+        assert_eq!(sql.prepare(text).expect("prepared").parameters(), 0);
+    }
+    assert_eq!(sql.query(own, &[]).expect("none"), Vec::<Vec<Value>>::new());
+}
+
+#[test]
 fn parameters_of_a_kept_statement_are_empty() {
     let scratch = tempfile::tempdir().expect("a directory");
     let mut sql = filled(scratch.path());
