@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// Arguments of a comparison.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// limits, flash, ordered, memory, server or all; or scaling: stores with 1, 2, 4 and more
+    /// limits, flash, ordered, sql, memory, server or all; or scaling: stores with 1, 2, 4 and more
     /// threads. Stores lie below --path, on the device to be measured, or below --out.
     pub(crate) suite: String,
     /// Fewer workloads and keys: less than three minutes.
