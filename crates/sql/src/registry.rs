@@ -27,8 +27,8 @@ pub struct Options {
     pub is_read_only: bool,
     /// Memory of the store, unless another connection has it open already.
     pub memory_bytes: u64,
-    /// What of it results of statements take, so that they need not run again; 0 for none, `None`
-    /// for a sixteenth, if that is enough for a cache.
+    /// Bytes of that memory which kept results take; 0 for none, `None` for a sixteenth, if that is
+    /// enough for a cache.
     pub results_bytes: Option<u64>,
     /// Which way its reads and writes take, unless another connection has it open already. What
     /// does not fit into so little memory as usual is to be in the page cache, where SQLite has
