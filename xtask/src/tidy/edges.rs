@@ -111,6 +111,7 @@ const HOUSE: &[Place] = &[
     passive("silica-silt", "crates/silt", ENGINE),
     passive("silica-wip", "crates/wip", ENGINE),
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
+    Place { name: "silica-dida", dir: "crates/dida", uses: ENGINE, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-commands", "crates/commands", COMMANDS),

@@ -1,0 +1,6 @@
+//! Tests of the flash cache, on simulated flash and files.
+
+mod conformance;
+mod damage;
+mod recovery;
+mod support;
