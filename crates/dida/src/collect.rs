@@ -130,8 +130,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let Victim { number, block } = victim;
         let slab = self.slabs.get(number);
         let sequence = slab.sequence.load(Ordering::Relaxed);
-        self.record(&[Record::Dropped { sequence }])?;
-        self.journal.settle()?;
+        let recorded = self.record(&[Record::Dropped { sequence }]);
+        recorded.and_then(|()| self.journal.settle()).inspect_err(|_| slab.unclaim())?;
         if slab.live.load(Ordering::Acquire) > 0 {
             match self.summary(victim) {
                 Some(summary) => {
@@ -235,7 +235,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
             self.flash.read_many(reads, &mut |done, result| read.push((done, result.is_ok())));
             for (done, is_read) in read {
                 if is_read {
-                    bytes += self.copy(victim, rest[done.of], &done.pages)?;
+                    let copied = self.copy(victim, rest[done.of], &done.pages);
+                    bytes += copied.inspect_err(|_| self.slabs.get(victim.number).unclaim())?;
                 }
             }
             rest = &rest[count..];
@@ -278,6 +279,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             match self.append(Stream::Old, hash, &found)? {
                 Ok(new) => {
                     if let Err(error) = self.record(&[self.dead(old)]) {
+                        self.journal.owe(std::iter::once(self.dead(new)));
                         self.bury(new);
                         return Err(error);
                     }

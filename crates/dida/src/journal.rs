@@ -7,11 +7,14 @@
 //! 2. A record is in its file before the call that made it returns; if the cache is to outlive a
 //!    loss of power, it is synced by then.
 //! 3. Files are never reused, so what is behind the last record is zeroes.
-//! 4. A file is removed only after a checkpoint that does not need it is whole, synced and recorded.
+//! 4. What could not be recorded is owed: nothing else is recorded before it, and no call that
+//!    changes something succeeds.
+//! 5. A file is removed only after a checkpoint that does not need it is whole, synced and recorded.
 
 use silica_base::{Checksum, Error, Format, HashSeed, Result};
 use silica_device::{Device, LogFile};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const HEADER: Format = Format {
@@ -248,6 +251,8 @@ impl Told {
 pub(crate) struct Journal<D: Device> {
     identity: Identity,
     is_synced: bool,
+    /// Something is owed.
+    is_owing: AtomicBool,
     state: Mutex<State<D::Log>>,
 }
 
@@ -257,6 +262,8 @@ struct State<L> {
     file: u64,
     /// All files, with the sequence of the first slab that was begun after each.
     files: Vec<(u64, u64)>,
+    /// Records that come before all others.
+    owed: Vec<Record>,
 }
 
 impl<D: Device> Journal<D> {
@@ -277,8 +284,9 @@ impl<D: Device> Journal<D> {
         }
         let log = create(device, &identity, file, sequence)?;
         known.push((file, sequence));
-        let state = State { log: Arc::new(log), file, files: known };
-        Ok(Journal { identity, is_synced, state: Mutex::new(state) })
+        let state = State { log: Arc::new(log), file, files: known, owed: Vec::new() };
+        let is_owing = AtomicBool::new(false);
+        Ok(Journal { identity, is_synced, is_owing, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State<D::Log>> {
@@ -288,11 +296,23 @@ impl<D: Device> Journal<D> {
     /// Records. `sequence` is the one of the next slab, for a file that begins with this.
     /// [`Journal::settle`] makes it as durable as it has to be.
     pub(crate) fn append(&self, device: &D, sequence: u64, records: &[Record]) -> Result<()> {
-        if records.is_empty() {
+        if records.is_empty() && !self.is_owing.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut state = self.state();
+        while let Some(record) = state.owed.last().copied() {
+            self.append_one(&mut state, device, sequence, record)?;
+            state.owed.pop();
+        }
+        self.is_owing.store(false, Ordering::Release);
         records.iter().try_for_each(|r| self.append_one(&mut state, device, sequence, *r))
+    }
+
+    /// Has records come before all others: they are of what failed, and must not be forgotten.
+    pub(crate) fn owe(&self, records: impl Iterator<Item = Record>) {
+        let mut state = self.state();
+        state.owed.extend(records);
+        self.is_owing.store(!state.owed.is_empty(), Ordering::Release);
     }
 
     /// Waits for a sync of what was recorded, if the cache is to outlive a loss of power. Callers

@@ -90,6 +90,11 @@ impl Slab {
         !self.is_claimed.swap(true, Ordering::AcqRel)
     }
 
+    /// The one who claimed it leaves it as it is.
+    pub(crate) fn unclaim(&self) {
+        self.is_claimed.store(false, Ordering::Release);
+    }
+
     /// The share of its bytes that is alive, by its items: of slots only the size class is known.
     pub(crate) fn live_share(&self) -> f64 {
         let items = self.items.load(Ordering::Relaxed).max(1);

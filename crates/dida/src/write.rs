@@ -94,9 +94,12 @@ impl<F: Flash, D: Device> Dida<F, D> {
                     let item = Item { key: op.key, entry };
                     match self.append(self.stream_of(&entry), *hash, &item) {
                         Ok(Ok(place)) => Some(place),
-                        Ok(Err(NoRoom)) => return self.take_back(&placed).map(|()| false),
+                        Ok(Err(NoRoom)) => {
+                            self.take_back(&placed);
+                            return self.record(&[]).map(|()| false);
+                        }
                         Err(error) => {
-                            self.take_back(&placed)?;
+                            self.take_back(&placed);
                             return Err(error);
                         }
                     }
@@ -109,7 +112,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let dead = changes.iter().filter_map(|change| change.old.map(|old| self.dead(old)));
         let records: Vec<Record> = dead.collect();
         if let Err(error) = self.record(&records) {
-            self.take_back(&placed)?;
+            self.take_back(&placed);
             return Err(error);
         }
         for change in &changes {
@@ -133,12 +136,11 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
     }
 
-    /// Items that were appended are not to be named after all.
-    fn take_back(&self, placed: &[(usize, Option<Place>)]) -> Result<()> {
+    /// Items that were appended are not to be named after all, not by a recovery either.
+    fn take_back(&self, placed: &[(usize, Option<Place>)]) {
         let places = || placed.iter().filter_map(|(_, place)| *place);
-        let records: Vec<Record> = places().map(|place| self.dead(place)).collect();
+        self.journal.owe(places().map(|place| self.dead(place)));
         places().for_each(|place| self.bury(place));
-        self.record(&records)
     }
 
     /// What the operations change in the index.

@@ -38,7 +38,8 @@ impl Model {
     pub(crate) fn step(&mut self, cache: &Cache, prng: &mut Prng, keys: u32) -> bool {
         let key = prng.below(u64::from(keys)) as u32;
         let result = match prng.below(100) {
-            0..60 => {
+            0..5 => self.batch(cache, prng, keys),
+            5..60 => {
                 self.version += 1;
                 let (name, version) = (name_of(key), self.version);
                 let value = value_of(key, version);
@@ -74,6 +75,28 @@ impl Model {
             _ => Ok(()),
         };
         result.is_ok()
+    }
+
+    /// Puts several keys at once.
+    fn batch(&mut self, cache: &Cache, prng: &mut Prng, keys: u32) -> silica_base::Result<()> {
+        let mut puts: BTreeMap<u32, (Vec<u8>, Vec<u8>, u64)> = BTreeMap::new();
+        for _ in 0..prng.below(12) + 2 {
+            let key = prng.below(u64::from(keys)) as u32;
+            self.version += 1;
+            puts.insert(key, (name_of(key), value_of(key, self.version), self.version));
+        }
+        let mut batch = WriteBatch::new();
+        for (key, (name, value, version)) in &puts {
+            batch.put(name, value);
+            self.keys.entry(*key).or_default().versions.push(*version);
+        }
+        let result = cache.write(&batch, NOW);
+        if result.is_ok() {
+            for (key, (_, _, version)) in &puts {
+                self.keys.entry(*key).or_default().versions = vec![*version];
+            }
+        }
+        result
     }
 
     /// Looks at a key; true if it has a value.
@@ -240,6 +263,36 @@ fn a_process_that_dies_in_the_middle_of_a_call_loses_that_call_only() {
         cache.verify().expect("it is sound");
     }
     assert!(found_all > 500, "{found_all}");
+}
+
+/// Files and flash that refuse now and then, while the cache goes on.
+#[test]
+fn calls_that_fail_bring_nothing_back() {
+    let (mut found_all, mut failed) = (0, 0);
+    for round in 0..test_size(40, 400, 10_000) {
+        let mut harness = DidaHarness::new(geometry(4)).set("memory_bytes", 68 << 10);
+        harness.options.set("collection", round % 3);
+        let mut prng = Prng::new(seed(7) + round);
+        let mut model = Model::default();
+        for _ in 0..3 {
+            for _ in 0..6 {
+                harness.flash.fail_at(FlashFaultKind::Io, 1 + prng.below(900));
+                harness.files.fail_at(FaultKind::Eio, 1 + prng.below(3000));
+            }
+            if let Ok(cache) = harness.open_cache() {
+                for _ in 0..1500 {
+                    failed += u32::from(!model.step(&cache, &mut prng, KEYS * 3));
+                }
+            }
+            harness.files.clear_faults();
+            harness.flash.clear_faults();
+            harness.die();
+            let cache = harness.open_cache().expect("it opens");
+            found_all += model.check_all(&cache, KEYS * 3).0;
+            cache.verify().expect("it is sound");
+        }
+    }
+    assert!(found_all > 500 && failed > 100, "{found_all} {failed}");
 }
 
 #[test]

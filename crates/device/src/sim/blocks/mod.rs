@@ -139,6 +139,11 @@ impl SimFlash {
         self.state().faults.push((kind, nth));
     }
 
+    /// Forgets faults that were ordered and did not happen yet.
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
     /// Makes a page unreadable at rest. Does nothing if it is not there.
     pub fn spoil(&self, page: PageAddress) {
         self.state().spoil(page);
