@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 pub(crate) use values::DatabaseArg;
-use values::{database, time};
+use values::{database, positive, time};
 
 /// Silica: a key-value store in a directory.
 ///
@@ -375,6 +375,15 @@ pub(crate) struct Form {
     pub(crate) hex: bool,
 }
 
+/// What a cache on flash has after a loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AfterPowerLoss {
+    /// Nothing.
+    Empty,
+    /// What was on flash.
+    Keep,
+}
+
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
@@ -388,6 +397,22 @@ pub(crate) struct ServeArgs {
     /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub(crate) image: Option<PathBuf>,
+    /// Directory for flash behind the cache's memory, new or with the flash that a cache had: the
+    /// cache is as large as that, and what it holds is there again after a restart.
+    #[arg(long, value_name = "DIR", requires = "cache")]
+    #[arg(conflicts_with_all = ["image", "database"])]
+    pub(crate) flash: Option<PathBuf>,
+    /// Bytes of flash; fixed when the cache is created (4 GiB).
+    #[arg(long, value_name = "SIZE", value_parser = memory, requires = "flash")]
+    pub(crate) flash_size: Option<u64>,
+    /// Times that all of the flash may be written in a day: what would be more stays in memory.
+    #[arg(long, value_name = "N", value_parser = positive, requires = "flash")]
+    pub(crate) flash_writes_per_day: Option<f64>,
+    /// What a cache on flash has if the machine was started anew without a clean stop: nothing, or
+    /// what was on flash, for which every delete and overwrite waits for a sync.
+    #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
+    #[arg(default_value_t = AfterPowerLoss::Empty)]
+    pub(crate) after_power_loss: AfterPowerLoss,
     /// Engine and options of database N (SELECT N), such as 1=mica,memory_bytes=64MiB; it is
     /// created where it is missing, and stays so without the option (may be repeated).
     #[arg(long, value_name = "N=ENGINE[,OPTION=VALUE...]", value_parser = database)]

@@ -1,6 +1,6 @@
 //! Which engine the numbered databases of a server have.
 
-use crate::args::{DatabaseArg, ServeArgs};
+use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
 use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, Result, Silica};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
@@ -67,6 +67,15 @@ impl InMemory {
         config: &Config,
         memory_bytes: u64,
     ) -> Result<Self> {
+        if let Some(directory) = &args.flash {
+            let flash = silica::FlashCacheOptions {
+                flash_bytes: args.flash_size,
+                writes_per_day: args.flash_writes_per_day,
+                keeps_after_power_loss: args.after_power_loss == AfterPowerLoss::Keep,
+            };
+            let options = global.open_options().memory_bytes(memory_bytes);
+            return Ok(InMemory(vec![options.open_flash_cache(directory, &flash)?]));
+        }
         let wanted = &args.database;
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
         if let Some(other) = wanted.iter().find(|database| database.engine != CACHE_ENGINE) {

@@ -95,15 +95,21 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let config = Config { databases: all.all().count() as u32, ..config };
     let server = Server::start(config, Arc::clone(&all) as Arc<dyn Databases>)?;
     let kind = if descriptor.capabilities.may_evict { "cache" } else { "store in memory" };
-    let what = format!("a {kind} of {} MiB on", bytes >> 20);
-    let how = match args.image {
-        Some(_) => "a clean stop leaves an image",
-        None => "nothing outlives the process",
+    let what = match &args.flash {
+        Some(path) => {
+            format!("a {kind} of {} MiB with flash in {} on", bytes >> 20, path.display())
+        }
+        None => format!("a {kind} of {} MiB on", bytes >> 20),
+    };
+    let how = match (&args.image, &args.flash) {
+        (_, Some(_)) => "what is on flash outlives the process",
+        (Some(_), _) => "a clean stop leaves an image",
+        _ => "nothing outlives the process",
     };
     stop_on_signal(signals, server.stop_handle())?;
     announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     let is_kept = server.wait();
-    if is_kept && args.image.is_some() {
+    if is_kept && (args.image.is_some() || args.flash.is_some()) {
         for (_, engine) in all.all() {
             leave_image(&*engine)?;
         }
@@ -118,7 +124,7 @@ fn leave_image(cache: &dyn Engine) -> Result<()> {
     let mut progress = |done: u64, whole: u64| {
         if 10 * done / whole.max(1) > tenths {
             tenths = 10 * done / whole;
-            info!("leaving the memory image: {} %", 10 * tenths);
+            info!("leaving what memory holds: {} %", 10 * tenths);
         }
     };
     cache.as_admin().map_or(Ok(()), |admin| admin.close(&mut progress))

@@ -94,6 +94,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             let Some(block) = self.take_block()? else { return Ok(None) };
             match self.program(block, parts, footer) {
                 Ok(()) => {
+                    self.counts.blocks_written.fetch_add(1, Ordering::Relaxed);
                     if self.outlives_power {
                         self.flash.sync()?;
                     }

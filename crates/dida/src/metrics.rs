@@ -49,6 +49,8 @@ pub(crate) struct Counts {
     pub(crate) copied_bytes: AtomicU64,
     pub(crate) erases: AtomicU64,
     pub(crate) blocks_failed: AtomicU64,
+    /// With those of checkpoints.
+    pub(crate) blocks_written: AtomicU64,
     pub(crate) damaged: AtomicU64,
     pub(crate) evicted_with_slabs: AtomicU64,
     pub(crate) evicted_from_index: AtomicU64,
@@ -58,6 +60,11 @@ pub(crate) struct Counts {
 }
 
 impl<F: Flash, D: Device> Dida<F, D> {
+    /// Bytes written to flash since the cache was opened.
+    pub fn flash_bytes_written(&self) -> u64 {
+        self.counts.blocks_written.load(Ordering::Relaxed) * self.layout.shape.slab_bytes()
+    }
+
     pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
         let counts = &self.counts;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -116,7 +123,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         visitor.metric("index_bytes_per_key", ratio(index, entries));
         visitor.metric("hit_ratio", ratio(hits, gets));
         visitor.metric("device_reads_per_get", ratio(reads, gets));
-        let written = of(&counts.slabs_written) * slab_bytes;
+        let written = self.flash_bytes_written();
         visitor.metric("write_amplification", ratio(written, of(&counts.user_bytes)));
     }
 }

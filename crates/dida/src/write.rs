@@ -11,6 +11,7 @@ use crate::streams::{NoRoom, SHORT_MS, Stream};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{EntryRef, Op, OpKind};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// An operation with the hash of its key.

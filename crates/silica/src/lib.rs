@@ -28,7 +28,8 @@
 //! store owns what engines must not: paths, threads, the clock and the split of memory.
 //!
 //! Invariant: this crate knows engines only through its [`Registry`]; no call outside
-//! `registry.rs` names one.
+//! `registry.rs` names one, but for caches without keyspaces ([`OpenOptions::open_cache`],
+//! [`OpenOptions::open_flash_cache`]).
 #![forbid(unsafe_code)]
 
 mod around;
@@ -57,6 +58,7 @@ mod scheduler;
 mod sealed;
 mod sketch;
 mod store;
+mod tiers;
 mod transaction;
 
 pub use around::refuse_within_store;
@@ -86,4 +88,5 @@ pub use silica_engine::{
 pub use silica_engine::{Ingested, Loss, Repaired};
 pub use silica_tune as tune;
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
+pub use tiers::FlashCacheOptions;
 pub use transaction::Transaction;

@@ -2,6 +2,7 @@
 
 use silica_device::FileDevice;
 use silica_engine::{COMMON_METRICS, Metric, OptionValues, Result, unknown};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 /// An engine that keyspaces can be created with.
@@ -32,7 +33,12 @@ pub(crate) fn sorted_files(
 pub fn metrics() -> &'static [Metric] {
     static ALL: LazyLock<Vec<Metric>> = LazyLock::new(|| {
         let own = Registry::builtin().0.into_iter().flat_map(|spec| spec.metrics);
-        COMMON_METRICS.iter().chain(own).copied().collect()
+        // Two caches behind each other are no engine of keyspaces.
+        let tiers = crate::tiers::METRICS.iter().chain(silica_dida::METRICS);
+        let mut all: Vec<Metric> = COMMON_METRICS.iter().chain(own).copied().collect();
+        let mut names: BTreeSet<&str> = all.iter().map(|metric| metric.name).collect();
+        all.extend(tiers.filter(|metric| names.insert(metric.name)));
+        all
     });
     &ALL
 }

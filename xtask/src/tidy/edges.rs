@@ -25,6 +25,7 @@ const FACADE: &[&str] = &[
     "silica-silt",
     "silica-wip",
     "silica-mica",
+    "silica-dida",
     "silica-tune",
 ];
 /// What commands mean stands below loops and sockets, which they cannot see.

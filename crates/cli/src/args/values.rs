@@ -29,3 +29,9 @@ pub(super) fn database(text: &str) -> Result<DatabaseArg, String> {
     let engine = parts.next().filter(|engine| !engine.is_empty()).ok_or_else(wrong)?.to_string();
     Ok(DatabaseArg { index, engine, options: parts.map(pair).collect::<Result<_, _>>()? })
 }
+
+/// A number over 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| String::from("use a number over 0, such as 0.5 or 3"))
+}

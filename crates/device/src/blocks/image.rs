@@ -175,6 +175,16 @@ impl FlashImage {
         Ok(FlashImage { workers: Workers::new(image.clone()), image })
     }
 
+    /// Takes the space of the whole image from the file system now, so that no append finds it
+    /// full.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub fn reserve(&self) -> Result<()> {
+        let reserved = crate::os::reserve(&self.image.file, self.image.layout.image_bytes());
+        reserved.map_err(|e| failed("reserve space for", &self.image.path, e))
+    }
+
     /// Where the image is.
     pub fn path(&self) -> &Path {
         &self.image.path
