@@ -31,6 +31,7 @@
 
 mod application;
 mod deal;
+pub mod functions;
 mod monitor;
 mod shared;
 mod table;

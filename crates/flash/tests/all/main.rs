@@ -2,6 +2,7 @@
 
 mod bad_blocks;
 mod crash;
+mod functions;
 mod monitor;
 mod wear;
 
