@@ -32,6 +32,7 @@
 mod application;
 mod deal;
 pub mod functions;
+pub mod kv;
 mod monitor;
 mod shared;
 mod table;

@@ -3,6 +3,7 @@
 mod bad_blocks;
 mod crash;
 mod functions;
+mod kv;
 mod monitor;
 mod wear;
 
