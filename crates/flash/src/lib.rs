@@ -34,6 +34,7 @@ mod deal;
 pub mod functions;
 pub mod kv;
 mod monitor;
+pub mod policy;
 mod shared;
 mod table;
 mod table_log;

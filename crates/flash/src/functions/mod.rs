@@ -269,6 +269,17 @@ impl<D: FlashDevice> Functions<D> {
         self.hand_out(channel, mapping, true)
     }
 
+    /// Hands out the erased block that has seen the most erases, of any channel, over-provisioning
+    /// included: for data that will not be rewritten soon, so that the block rests. `None` if no
+    /// block is erased.
+    pub fn allocate_worn(&self, mapping: Mapping) -> Option<Allocated> {
+        let mut state = self.state();
+        let block = state.pool.take_worn(&self.uses, mapping)?;
+        state.statistics.allocated += 1;
+        let free = state.pool.to_be_had(block.channel).min(state.pool.allowance());
+        Some(Allocated { block, free })
+    }
+
     fn hand_out(&self, channel: u16, mapping: Mapping, from_reserve: bool) -> Result<Allocated> {
         if u32::from(channel) >= self.geometry.channels {
             let channels = self.geometry.channels;

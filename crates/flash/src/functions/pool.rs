@@ -194,6 +194,24 @@ impl Pool {
         Some(block)
     }
 
+    /// Takes the free block with the most erases of all.
+    pub(super) fn take_worn(&mut self, uses: &Uses, mapping: Mapping) -> Option<BlockAddress> {
+        let mut worn: Option<(u64, BlockAddress)> = None;
+        for (channel, own) in (0..).zip(&self.channels) {
+            for (lun, blocks) in (0..).zip(&own.luns) {
+                let Some((erases, block)) = blocks.free.last().copied() else { continue };
+                if worn.is_none_or(|(most, _)| erases > most) {
+                    worn = Some((erases, BlockAddress { channel, lun, block }));
+                }
+            }
+        }
+        let (erases, block) = worn?;
+        self.lun(block).free.remove(&(erases, block.block));
+        self.held += 1;
+        uses.set(block, held_as(mapping));
+        Some(block)
+    }
+
     /// Takes a block of `channel` to be erased; the caller answers with [`Pool::erased`].
     pub(super) fn take_waiting(&mut self, uses: &Uses, channel: u16) -> Option<BlockAddress> {
         let own = &mut self.channels[usize::from(channel)];

@@ -5,6 +5,7 @@ mod crash;
 mod functions;
 mod kv;
 mod monitor;
+mod policy;
 mod wear;
 
 use silica_device::blocks::{Append, BlockAddress, FlashDevice, FlashFault, FlashResult, Geometry};
