@@ -31,7 +31,10 @@
 
 mod application;
 mod deal;
+pub mod functions;
+pub mod kv;
 mod monitor;
+pub mod policy;
 mod shared;
 mod table;
 mod table_log;

@@ -26,6 +26,9 @@ pub enum FlashFault {
     },
     /// A reset of the block was interrupted; it has to be reset again.
     NeedsReset,
+    /// The caller does not hold the block: a level that hands out blocks has not given it, or has
+    /// taken it back.
+    NotAllocated,
     /// The block is bad: it takes neither pages nor resets. Pages it has may be read.
     BadBlock,
     /// As many blocks are open as the device allows; finish or fill one first.
@@ -57,6 +60,7 @@ impl FlashFault {
             FlashFault::NotErased => "takes no more pages: it is full or finished; reset it first",
             FlashFault::OutOfOrder { .. } => "is not the block's next page",
             FlashFault::NeedsReset => "was left by an interrupted reset; reset it again",
+            FlashFault::NotAllocated => "is not held by the caller; allocate or claim it first",
             FlashFault::BadBlock => "is bad; use another block",
             FlashFault::TooManyOpen => {
                 "cannot be opened: the device has as many open blocks as it allows; finish one"
@@ -78,6 +82,7 @@ impl FlashFault {
             | FlashFault::NotErased
             | FlashFault::OutOfOrder { .. }
             | FlashFault::NeedsReset
+            | FlashFault::NotAllocated
             | FlashFault::TooManyOpen => ErrorKind::Config,
             FlashFault::Unwritten => ErrorKind::NotFound,
             FlashFault::Uncorrectable => ErrorKind::Corruption,

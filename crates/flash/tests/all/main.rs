@@ -2,7 +2,10 @@
 
 mod bad_blocks;
 mod crash;
+mod functions;
+mod kv;
 mod monitor;
+mod policy;
 mod wear;
 
 use silica_device::blocks::{Append, BlockAddress, FlashDevice, FlashFault, FlashResult, Geometry};
