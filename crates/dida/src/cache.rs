@@ -263,7 +263,7 @@ impl<F: Flash, D: Device> Engine for Dida<F, D> {
 
     fn sync(&self) -> Result<()> {
         self.journal.sync()?;
-        Ok(self.flash.sync()?)
+        self.flash.sync()
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {

@@ -36,6 +36,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let mut bytes = 0;
         let slab_bytes = self.layout.shape.slab_bytes();
         self.prepare_place()?;
+        self.flash.tend()?;
         while bytes < budget.bytes.max(1) {
             let done = if self.drain_one()? {
                 slab_bytes

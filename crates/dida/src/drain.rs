@@ -74,7 +74,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             // Everything was cleared meanwhile.
             self.slabs.release(sealed.number);
             drop(placing);
-            return Ok(self.flash.give_back(block)?);
+            return self.flash.give_back(block);
         }
         known.summary_end.store(footer.summary_end, Ordering::Relaxed);
         let tick = self.next_tick();

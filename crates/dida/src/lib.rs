@@ -39,6 +39,6 @@ mod streams;
 mod write;
 
 pub use cache::{Dida, KEY_BYTES_MAX, Startup, VALUE_BYTES_MAX};
-pub use flash::{Flash, PageRead, RawFlash, Shape};
+pub use flash::{Flash, FunctionFlash, PageRead, PolicyFlash, RawFlash, Shape};
 pub use metrics::METRICS;
 pub use options::OPTIONS;

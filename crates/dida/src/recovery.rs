@@ -342,7 +342,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let Some(summary) = summary else {
             log::warn!("the summary of a slab of the flash cache is damaged; the slab is lost");
             self.slabs.release(number);
-            return Ok(self.flash.give_back(block)?);
+            return self.flash.give_back(block);
         };
         let ends = summary.iter().skip(1).map(|next| next.offset).chain([items_end]);
         for (Summed { hash, offset }, end) in summary.iter().zip(ends) {

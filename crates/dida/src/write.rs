@@ -81,10 +81,11 @@ impl<F: Flash, D: Device> Dida<F, D> {
     pub(crate) fn apply_locked(&self, hashed: &[Hashed<'_>]) -> Result<bool> {
         // Of several operations that share a slot, the last counts.
         let key = |h: &Hashed<'_>| (self.layout.bucket(h.hash), self.layout.tag(h.hash));
-        let is_last = |at: usize| {
-            hashed.len() == 1
-                || !hashed[at + 1..].iter().any(|later| key(later) == key(&hashed[at]))
+        let last: BTreeMap<(usize, u64), usize> = match hashed {
+            [_] => BTreeMap::new(),
+            _ => hashed.iter().enumerate().map(|(at, h)| (key(h), at)).collect(),
         };
+        let is_last = |at: usize| hashed.len() == 1 || last[&key(&hashed[at])] == at;
         let mut placed: Vec<(usize, Option<Place>)> = Vec::with_capacity(hashed.len());
         for (at, Hashed { hash, op }) in hashed.iter().enumerate() {
             if !is_last(at) {

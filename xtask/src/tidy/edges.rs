@@ -17,6 +17,8 @@ struct Place {
 
 const GROUND: &[&str] = &["silica-base", "silica-device"];
 const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silica-engine"];
+/// The cache on flash stands on the flash library, each of its levels.
+const ON_FLASH: &[&str] = &["silica-base", "silica-device", "silica-engine", "silica-flash"];
 const FACADE: &[&str] = &[
     "silica-base",
     "silica-device",
@@ -112,7 +114,7 @@ const HOUSE: &[Place] = &[
     passive("silica-silt", "crates/silt", ENGINE),
     passive("silica-wip", "crates/wip", ENGINE),
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
-    Place { name: "silica-dida", dir: "crates/dida", uses: ENGINE, passive: true, wraps: true },
+    Place { name: "silica-dida", dir: "crates/dida", uses: ON_FLASH, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-commands", "crates/commands", COMMANDS),

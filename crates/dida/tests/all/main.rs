@@ -2,5 +2,6 @@
 
 mod conformance;
 mod damage;
+mod levels;
 mod recovery;
 mod support;

@@ -1,11 +1,11 @@
 //! What comes back: values may vanish, but none is wrong, another key's, or back after a delete or
 //! an overwrite that was acknowledged.
 
-use crate::support::{Cache, DidaHarness, NOW, delete, geometry, get, maintain, metric, put, seed};
+use crate::support::{DidaHarness, NOW, delete, geometry, get, maintain, metric, put, seed};
 use silica_base::{Prng, test_size};
 use silica_device::blocks::FlashDevice;
 use silica_device::sim::{FaultKind, FlashFaultKind};
-use silica_engine::{Admin, Budget, Engine, EntryRef, WriteBatch};
+use silica_engine::{Budget, Engine, EntryRef, WriteBatch};
 use std::collections::BTreeMap;
 
 /// What a key may have.
@@ -35,7 +35,7 @@ pub(crate) fn name_of(key: u32) -> Vec<u8> {
 
 impl Model {
     /// Does a random step; false if the cache fails, as after a power cut.
-    pub(crate) fn step(&mut self, cache: &Cache, prng: &mut Prng, keys: u32) -> bool {
+    pub(crate) fn step(&mut self, cache: &dyn Engine, prng: &mut Prng, keys: u32) -> bool {
         let key = prng.below(u64::from(keys)) as u32;
         let result = match prng.below(100) {
             0..5 => self.batch(cache, prng, keys),
@@ -66,7 +66,7 @@ impl Model {
             90..98 => cache.maintain(Budget::of(8 << 10)).map(drop),
             98 => cache.maintain(Budget::of(1 << 20)).map(drop),
             _ if prng.below(20) == 0 => {
-                let result = cache.clear();
+                let result = cache.as_admin().expect("it has").clear();
                 if result.is_ok() {
                     self.keys.clear();
                 }
@@ -78,7 +78,7 @@ impl Model {
     }
 
     /// Puts several keys at once.
-    fn batch(&mut self, cache: &Cache, prng: &mut Prng, keys: u32) -> silica_base::Result<()> {
+    fn batch(&mut self, cache: &dyn Engine, prng: &mut Prng, keys: u32) -> silica_base::Result<()> {
         let mut puts: BTreeMap<u32, (Vec<u8>, Vec<u8>, u64)> = BTreeMap::new();
         for _ in 0..prng.below(12) + 2 {
             let key = prng.below(u64::from(keys)) as u32;
@@ -100,7 +100,7 @@ impl Model {
     }
 
     /// Looks at a key; true if it has a value.
-    pub(crate) fn check(&self, cache: &Cache, key: u32) -> bool {
+    pub(crate) fn check(&self, cache: &dyn Engine, key: u32) -> bool {
         use silica_engine::EngineExt;
         let Ok(found) = cache.get(&name_of(key)) else { return false };
         let versions = self.keys.get(&key).map_or(&[][..], |allowed| &allowed.versions);
@@ -113,7 +113,7 @@ impl Model {
     }
 
     /// Looks at all keys; how many have values, and how many could.
-    pub(crate) fn check_all(&self, cache: &Cache, keys: u32) -> (usize, usize) {
+    pub(crate) fn check_all(&self, cache: &dyn Engine, keys: u32) -> (usize, usize) {
         let found = (0..keys).filter(|key| self.check(cache, *key)).count();
         let could = self.keys.values().filter(|allowed| !allowed.versions.is_empty()).count();
         (found, could)

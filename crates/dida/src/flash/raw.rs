@@ -1,92 +1,11 @@
-//! What the cache asks of flash: blocks that are written once as a whole, read by page, and given
-//! back. Each level of the flash library is a thin adapter to it.
+//! The raw level: the cache keeps lists of free blocks and counts what channels do.
 
-use silica_base::AlignedBuf;
+use super::{Flash, PageRead, Shape};
+use silica_base::Result;
 use silica_device::blocks::{
     Append, BlockState, FlashDevice, FlashFault, FlashQueue, FlashResult, Operation, Request,
 };
 use std::sync::Mutex;
-
-/// How the flash is divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Channels, among which slabs are spread.
-    pub channels: u32,
-    /// Blocks that a slab can be in, bad ones included.
-    pub slabs: u32,
-    /// Pages of a block.
-    pub pages: u32,
-    /// Bytes of a page.
-    pub page_bytes: u32,
-}
-
-impl Shape {
-    /// Bytes of a block.
-    pub fn slab_bytes(&self) -> u64 {
-        u64::from(self.pages) * u64::from(self.page_bytes)
-    }
-}
-
-/// Pages to be read: as many as the buffer has.
-#[derive(Debug)]
-pub struct PageRead {
-    /// What they are for.
-    pub of: usize,
-    /// The block, by its number.
-    pub block: u32,
-    /// The first page.
-    pub first: u32,
-    /// Where they go.
-    pub pages: AlignedBuf,
-}
-
-/// Flash, as the cache uses it. Blocks have numbers from 0 on.
-pub trait Flash: Send + Sync + 'static {
-    /// How it is divided.
-    fn shape(&self) -> Shape;
-    /// Blocks that can be taken now, in all channels.
-    fn free(&self) -> u32;
-    /// Blocks that can be taken or are taken: all that are not bad.
-    fn usable(&self) -> u32;
-    /// The channel of a block.
-    fn channel_of(&self, block: u32) -> u32;
-    /// What each channel has to do, by reads, programs and erases (003…, 2.4.1): the less, the
-    /// better is a block in it.
-    fn loads(&self) -> Vec<u64>;
-    /// Takes an erased block of a channel, of several the one with the fewest erases; `None` if
-    /// the channel has none.
-    ///
-    /// # Errors
-    /// `PowerLost`, `Io`.
-    fn take(&self, channel: u32) -> FlashResult<Option<u32>>;
-    /// Programs pages of a block that was taken, the first one being `first`.
-    ///
-    /// # Errors
-    /// Those of [`FlashDevice::append`]. After `ProgramFailed` the block is to be given back.
-    fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()>;
-    /// Gives a block back, to be erased. One that cannot be is bad and leaves
-    /// [`Flash::usable`].
-    ///
-    /// # Errors
-    /// `PowerLost`, `Io`.
-    fn give_back(&self, block: u32) -> FlashResult<()>;
-    /// Reads pages, as many as the buffer has.
-    ///
-    /// # Errors
-    /// Those of [`FlashDevice::read`].
-    fn read(&self, block: u32, first: u32, pages: &mut [u8]) -> FlashResult<()>;
-    /// Makes all `reads` at the same time, and calls `done` with each as it ends.
-    fn read_many(&self, reads: Vec<PageRead>, done: &mut dyn FnMut(PageRead, FlashResult<()>));
-    /// Erases of a block so far.
-    fn erases(&self, block: u32) -> u64;
-    /// When it was opened: the blocks that have pages. Each is kept or given back by its owner.
-    fn held(&self) -> Vec<u32>;
-    /// Makes everything that returned survive a power cut.
-    ///
-    /// # Errors
-    /// `Io`, `Poisoned`.
-    fn sync(&self) -> FlashResult<()>;
-}
 
 /// What an operation weighs in a channel's load, roughly its time on flash: a page read, a page
 /// programmed, a block erased.
@@ -126,7 +45,12 @@ impl<D: FlashDevice> RawFlash<D> {
         let mut free = vec![Vec::new(); geometry.channels as usize];
         let mut usable = 0;
         for (number, block) in (0..).zip(geometry.all_blocks()) {
-            let status = device.block(block)?;
+            let status = match device.block(block) {
+                Ok(status) => status,
+                // An application whose channels have unequal numbers of LUNs.
+                Err(error) if error.fault() == FlashFault::OutOfRange => continue,
+                Err(error) => return Err(error),
+            };
             if status.state != BlockState::Bad {
                 usable += 1;
             }
@@ -182,7 +106,7 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
         loads.collect()
     }
 
-    fn take(&self, channel: u32) -> FlashResult<Option<u32>> {
+    fn take(&self, channel: u32) -> Result<Option<u32>> {
         let geometry = self.device.geometry();
         let mut state = self.state();
         let free = &mut state.free[channel as usize];
@@ -202,7 +126,7 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
         self.device.append(&append).map(drop)
     }
 
-    fn give_back(&self, number: u32) -> FlashResult<()> {
+    fn give_back(&self, number: u32) -> Result<()> {
         let block = self.device.geometry().block_at(number);
         match self.device.reset(block) {
             Ok(()) => self.state().free[usize::from(block.channel)].push(number),
@@ -210,7 +134,7 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
                 log::warn!("a block of the flash cache is given up: {error}");
                 self.state().usable -= 1;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -260,7 +184,7 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
         (0..self.shape.slabs).filter(is_held).collect()
     }
 
-    fn sync(&self) -> FlashResult<()> {
-        self.device.sync()
+    fn sync(&self) -> Result<()> {
+        Ok(self.device.sync()?)
     }
 }
