@@ -3,6 +3,7 @@
 mod compare;
 mod console;
 mod dida;
+mod drive;
 mod golden;
 mod model;
 mod moving;
