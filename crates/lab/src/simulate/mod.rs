@@ -7,6 +7,7 @@
 //! that asks for it.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod cache;
 mod dida;
 mod drive;
 mod items;

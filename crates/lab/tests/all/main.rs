@@ -1,5 +1,6 @@
 //! Tests that see the laboratory from outside: one binary, and a module for each subject.
 
+mod cache;
 mod compare;
 mod console;
 mod dida;
