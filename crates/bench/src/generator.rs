@@ -126,7 +126,7 @@ fn exponential(prng: &mut Prng) -> f64 {
 
 /// A number of the standard normal distribution, by the method of Box and Muller.
 #[inline]
-pub(crate) fn normal(prng: &mut Prng) -> f64 {
+pub fn normal(prng: &mut Prng) -> f64 {
     let radius = (-2.0 * (1.0 - prng.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * prng.unit()).cos()
 }
@@ -172,7 +172,7 @@ impl Sizes {
     /// The size of version `version` of the value number `index`, at most `bytes_max`. From 16
     /// bytes on it may depend on the version, which such a value carries.
     #[inline]
-    pub(crate) fn bytes(self, bytes_max: usize, index: u64, version: u64) -> usize {
+    pub fn bytes(self, bytes_max: usize, index: u64, version: u64) -> usize {
         if self == Sizes::Fixed || bytes_max < VERSIONED_BYTES_MIN {
             return bytes_max;
         }

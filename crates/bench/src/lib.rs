@@ -31,7 +31,7 @@ pub use device::{Access, DeviceProbe, DeviceReport, RandomReads, device};
 pub use distribution::Distribution;
 pub use driver::{Observer, Run, drive, drive_slices, fill, replay};
 pub use gate::{Pace, Slice};
-pub use generator::{KEY_BYTES_MIN, Layout, Shape, Sizes};
+pub use generator::{KEY_BYTES_MIN, Layout, Shape, Sizes, normal};
 pub use index::{CUCKOO_SLOTS_DEFAULT, CuckooReport, EctConfig, EctReport, cuckoo, ect};
 pub use overhead::{OverheadReport, OverheadRow, overhead};
 pub use plan::Plan;

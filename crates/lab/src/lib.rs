@@ -6,11 +6,14 @@
 //!
 //! [`simulate`] runs designs in memory and counts what they write: the judge of the models.
 //!
+//! [`figures`] draws tables and figures of papers from simulators.
+//!
 //! [`optimise`] finds the parameters of the lowest cost.
 //!
 //! Invariant: these modules do no I/O, read no clock and start no threads.
 #![forbid(unsafe_code)]
 
+pub mod figures;
 pub mod model;
 pub mod optimise;
 pub mod simulate;

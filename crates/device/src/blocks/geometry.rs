@@ -2,6 +2,7 @@
 
 use silica_base::{Error, ErrorKind, Result};
 use std::fmt;
+use std::str::FromStr;
 
 /// Blocks of a device at most: each costs memory while the device is open.
 pub const BLOCKS_MAX: u64 = 1 << 22;
@@ -134,6 +135,44 @@ impl Geometry {
     }
 }
 
+/// Reads `CHANNELSxLUNSxBLOCKSxPAGESxPAGE_BYTES`, as in `4x4x64x64x16KiB`, and what
+/// [`Geometry`]'s `Display` writes: `4x4x64x64x16384+64` has 64 spare bytes a page.
+impl FromStr for Geometry {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Geometry> {
+        let refuse = |what: String| {
+            let form = "write CHANNELSxLUNSxBLOCKSxPAGESxPAGE, as in 4x4x64x64x16KiB";
+            Error::new(ErrorKind::Config, format!("flash geometry {text:?}: {what}; {form}"))
+        };
+        let parts: Vec<&str> = text.split('x').collect();
+        let [channels, luns, blocks, pages, page] = parts[..] else {
+            return Err(refuse(format!("{} parts instead of 5", parts.len())));
+        };
+        let count = |name: &str, part: &str| {
+            part.parse().map_err(|_| refuse(format!("{part:?} is no number of {name}")))
+        };
+        let bytes = |name: &str, part: &str| {
+            let (digits, unit) = match part.strip_suffix("KiB").or(part.strip_suffix("K")) {
+                Some(digits) => (digits, 1024),
+                None => (part.strip_suffix("B").unwrap_or(part), 1),
+            };
+            let value = digits.parse().ok().and_then(|value: u32| value.checked_mul(unit));
+            value.ok_or_else(|| refuse(format!("{part:?} is no size of {name}")))
+        };
+        let (page, spare) = page.split_once('+').unwrap_or((page, "0"));
+        let geometry = Geometry {
+            channels: count("channels", channels)?,
+            luns: count("LUNs", luns)?,
+            blocks: count("blocks", blocks)?,
+            pages: count("pages", pages)?,
+            page_bytes: bytes("a page", page)?,
+            spare_bytes: bytes("spare bytes", spare)?,
+        };
+        geometry.check().map(|()| geometry)
+    }
+}
+
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Geometry { channels, luns, blocks, pages, page_bytes, spare_bytes } = self;
@@ -198,6 +237,27 @@ mod tests {
         }
         // Figure of 003…, 3.6: channel 1 begins behind the LUNs of channel 0.
         assert_eq!(SMALL.block_at(10), BlockAddress { channel: 1, lun: 0, block: 0 });
+    }
+
+    #[test]
+    fn geometries_are_read_as_they_are_written() {
+        assert_eq!(SMALL.to_string().parse::<Geometry>().unwrap(), SMALL);
+        let read: Geometry = "4x3x64x32x16KiB".parse().unwrap();
+        assert_eq!(read.to_string(), "4x3x64x32x16384+0");
+        assert_eq!("1x1x2x8x4K+64B".parse::<Geometry>().unwrap().spare_bytes, 64);
+        let wrong = |text: &str, word: &str| {
+            let error = text.parse::<Geometry>().unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
+        };
+        wrong("", "1 parts");
+        wrong("4x4x64x64", "4 parts");
+        wrong("4x4x64x64x16KiBx1", "6 parts");
+        wrong("4x-4x64x64x16KiB", "LUNs");
+        wrong("4x4x64x64x16MiB", "a page");
+        wrong("4x4x64x64x5000000KiB", "a page");
+        wrong("4x4x64x64x4K+", "spare");
+        wrong("0x4x64x64x16KiB", "no channels");
+        wrong("4x4x64x64x700", "multiple of 512");
     }
 
     #[test]

@@ -9,7 +9,8 @@ mod files;
 mod region;
 
 pub use blocks::{
-    FlashFaultKind, FlashRates, FlashTiming, SimFlash, SimFlashOptions, SimFlashQueue,
+    FlashFaultKind, FlashProfile, FlashRates, FlashTiming, PAPER, PROFILES, QLC, ReadDisturb,
+    SMALL, SimFlash, SimFlashOptions, SimFlashQueue, TLC,
 };
 pub use files::{FaultKind, SimDevice, SimFile, SimLog, SimOptions, SimReads, SimTransfer};
 pub use region::{RegionCounts, SimRegion};

@@ -9,6 +9,7 @@
 mod amplification;
 mod buckets;
 mod dida;
+mod drive;
 mod followed;
 mod leveldb;
 mod levelled;
@@ -22,6 +23,9 @@ mod universal;
 
 pub use amplification::{Stage, WriteAmplification};
 pub use dida::{DidaCache, DidaCost};
+pub use drive::{
+    fifo_amplification, greedy_amplification, hot_cold_amplification, separated_amplification,
+};
 pub use leveldb::LevelDb;
 pub use levelled::{LazyLevelled, Pick, RocksLevelled, WipDb, wip_bound};
 pub use refined::RefinedLevelDb;

@@ -7,7 +7,9 @@
 //! that asks for it.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod cache;
 mod dida;
+mod drive;
 mod items;
 mod keyset;
 mod lazy;
@@ -21,6 +23,7 @@ mod universal;
 mod wipdb;
 
 pub use dida::DidaSimulator;
+pub use drive::{Collection, Drive, DriveCounts, DriveDesign};
 pub use items::ItemUnits;
 pub use lazy::LazySimulator;
 pub use level::Pick;

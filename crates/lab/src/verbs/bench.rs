@@ -4,7 +4,7 @@ use super::compare::CompareArgs;
 use super::measured::MeasuredArgs;
 use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
-use silica::Result;
+use silica::{Error, ErrorKind, Result};
 use silica_bench::{SqlOptions, json_object};
 use silica_bench_compare::{DatagramsSize, datagrams, serve_cell, serve_series};
 use silica_console::{Global, Output, RunArgs, SQL_MEMORY_BYTES, config, observer};
@@ -45,8 +45,11 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
+        /// Share of the paper's sizes that is simulated (didacache).
+        #[arg(long, value_name = "F", default_value_t = 0.0625)]
+        scale: f64,
         #[command(flatten)]
-        run: RunArgs,
+        run: Option<RunArgs>,
     },
 }
 
@@ -57,6 +60,8 @@ pub(crate) enum Paper {
     Silt,
     /// A table under SQL, on our storage and on SQLite's own.
     Sqlitekv,
+    /// Copies, erases, hits and times of DIDACache and Fatcache, from simulators.
+    Didacache,
 }
 
 /// Runs what is asked for.
@@ -72,11 +77,21 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Ok(())
         }
         BenchCommand::Models(args) => super::measured::run(global, args, output),
-        BenchCommand::Figures { paper: Paper::Silt, out, run } => figures(global, out, run, output),
-        BenchCommand::Figures { paper: Paper::Sqlitekv, out, run } => {
-            sqlitekv(global, out, run, output)
-        }
+        BenchCommand::Figures { paper, out, scale, run } => match paper {
+            Paper::Silt => figures(global, out, needed(run)?, output),
+            Paper::Sqlitekv => sqlitekv(global, out, needed(run)?, output),
+            Paper::Didacache => {
+                let seed = run.as_ref().map_or(1, |run| run.seed);
+                super::didacache::run(out, *scale, seed, output)
+            }
+        },
     }
+}
+
+/// What figures that run a store need.
+fn needed(run: &Option<RunArgs>) -> Result<&RunArgs> {
+    let text = "these figures run stores: give the number of keys (--keys)";
+    run.as_ref().ok_or_else(|| Error::new(ErrorKind::Config, text))
 }
 
 fn figures(global: &Global, out: &Path, args: &RunArgs, output: &mut Output) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod didacache;
 mod measured;
 mod model;
 mod model_designs;

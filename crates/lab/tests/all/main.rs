@@ -1,8 +1,10 @@
 //! Tests that see the laboratory from outside: one binary, and a module for each subject.
 
+mod cache;
 mod compare;
 mod console;
 mod dida;
+mod drive;
 mod golden;
 mod model;
 mod moving;

@@ -13,7 +13,12 @@
 //! that the seed draws ([`FlashRates`]), or at the Nth call ([`SimFlash::fail_at`]). Power fails at
 //! the Nth operation ([`SimFlash::cut_at_op`]); every page of an append is one. Time is virtual
 //! ([`FlashTiming`], [`SimFlash::now_ns`]): LUNs work side by side, LUNs of a channel share its
-//! bus. Everything replays from the seed as long as the calls come in the same order.
+//! bus. Everything replays from the seed as long as the calls come in the same order. For a running
+//! server the time can be held to a clock ([`SimFlash::pace_by`]).
+//!
+//! [`FlashProfile`] has devices that exist. With [`SimFlashOptions::is_sparse`] pages of zeroes take
+//! no memory, so whole drives can be emulated (`examples/emulator_speed.rs` says how quickly).
+//! [`ReadDisturb`] wears blocks out by reading.
 //!
 //! ```
 //! use silica_device::blocks::{Append, BlockAddress, FlashDevice, FlashFault};
@@ -30,18 +35,24 @@
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 
+mod kept;
 mod options;
+mod pace;
+mod profile;
 mod queue;
 mod state;
 
-pub use options::{FlashFaultKind, FlashRates, FlashTiming, SimFlashOptions};
+pub use options::{FlashFaultKind, FlashRates, FlashTiming, ReadDisturb, SimFlashOptions};
+pub use profile::{FlashProfile, PAPER, PROFILES, QLC, SMALL, TLC};
 pub use queue::SimFlashQueue;
 
+use self::pace::Pace;
 use self::state::{Call, State};
 use crate::blocks::{
     Abilities, Append, BlockAddress, BlockStatus, FlashCounters, FlashDevice, FlashError,
     FlashFault, FlashResult, Geometry, PageAddress, Place, pages_of_append, pages_of_read,
 };
+use silica_base::Clock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A simulated flash device. Clones share everything.
@@ -73,7 +84,35 @@ impl SimFlash {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.world.lock().expect("no panic while locked")
+        let mut state = self.world.lock().expect("no panic while locked");
+        state.tick();
+        state
+    }
+
+    /// Holds the device to a clock: calls return, and operations of a queue are popped, only when
+    /// their virtual time has passed on `clock`. For servers that are to feel a real device. Calls
+    /// of other threads go on meanwhile. From here on time passes by itself; without
+    /// [`FlashTiming`] nothing is ever waited for.
+    ///
+    /// A wait sleeps for all but its last 80 us, so about as many threads as LUNs can wait on few
+    /// cores.
+    pub fn pace_by(&self, clock: Arc<dyn Clock>) {
+        let mut state = self.state();
+        let now_ns = state.now_ns;
+        state.pace = Some(Pace::new(clock, now_ns));
+    }
+
+    /// Pages read from a block since it was last erased, which is what read disturb goes by.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn reads_since_erase(&self, block: BlockAddress) -> FlashResult<u64> {
+        self.state().reads_since_erase(block)
+    }
+
+    /// Memory that the contents of all pages take, in bytes. Costs a look at each page.
+    pub fn contents_bytes(&self) -> u64 {
+        self.state().contents_bytes()
     }
 
     /// The state, unless this handle is closed.
@@ -180,6 +219,7 @@ impl FlashDevice for SimFlash {
         let mut state = self.enter()?;
         let end_ns = state.read(first, pages, spare)?;
         state.returned(end_ns);
+        wait(state, end_ns);
         Ok(())
     }
 
@@ -190,6 +230,7 @@ impl FlashDevice for SimFlash {
         state.certain(append.block);
         let (first, end_ns) = result?;
         state.returned(end_ns);
+        wait(state, end_ns);
         Ok(first)
     }
 
@@ -224,7 +265,18 @@ impl SimFlash {
         let mut state = self.enter()?;
         let result = state.change(block, call);
         state.certain(block);
-        state.returned(result?);
+        let end_ns = result?;
+        state.returned(end_ns);
+        wait(state, end_ns);
         Ok(())
+    }
+}
+
+/// Lets go of the device and waits until `end_ns` has passed on its clock, if it has one.
+fn wait(state: MutexGuard<'_, State>, end_ns: u64) {
+    let pace = state.pace.clone();
+    drop(state);
+    if let Some(pace) = pace {
+        pace.wait_until(end_ns);
     }
 }

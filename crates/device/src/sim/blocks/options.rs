@@ -29,6 +29,15 @@ pub struct FlashTiming {
     pub transfer_ns: u64,
 }
 
+/// How reads wear a block out until it is erased again. The default never does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadDisturb {
+    /// Pages of a block that can be read without harm between two erases; 0 for no limit.
+    pub reads_max: u64,
+    /// Beyond that one in so many reads of a page makes some page of the block unreadable.
+    pub one_in: u64,
+}
+
 /// How a [`super::SimFlash`] is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimFlashOptions {
@@ -46,8 +55,13 @@ pub struct SimFlashOptions {
     pub endurance: Option<u32>,
     /// How often it fails by itself.
     pub rates: FlashRates,
+    /// What reading a block often does to it.
+    pub read_disturb: ReadDisturb,
     /// How long it takes.
     pub timing: FlashTiming,
+    /// Pages are kept without their runs of zeroes, so a device full of pages of few other bytes
+    /// takes little memory. Contents come back exactly either way.
+    pub is_sparse: bool,
 }
 
 impl SimFlashOptions {
@@ -62,7 +76,9 @@ impl SimFlashOptions {
             open_blocks_max: None,
             endurance: None,
             rates: FlashRates::default(),
+            read_disturb: ReadDisturb::default(),
             timing: FlashTiming::default(),
+            is_sparse: false,
         }
     }
 

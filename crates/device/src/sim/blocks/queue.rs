@@ -1,7 +1,7 @@
 //! Queues of the simulated flash device.
 
-use super::SimFlash;
 use super::state::{Call, State};
+use super::{SimFlash, wait};
 use crate::blocks::{
     Append, FlashError, FlashFault, FlashQueue, FlashResult, OPERATIONS_MAX, Operation, Place,
     Request, pages_of_append, pages_of_read,
@@ -121,6 +121,7 @@ impl<T> FlashQueue<T> for SimFlashQueue<'_, T> {
         } else {
             result = Err(FlashError::new(FlashFault::PowerLost, Place::Device));
         }
+        wait(state, end_ns);
         Some((operation, result))
     }
 

@@ -1,5 +1,7 @@
 //! What all handles of a simulated flash device share.
 
+use super::kept::Kept;
+use super::pace::Pace;
 use super::{FlashFaultKind, SimFlashOptions};
 use crate::blocks::{
     Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashError, FlashFault,
@@ -13,8 +15,8 @@ use std::sync::Arc;
 /// A page that was programmed.
 #[derive(Clone)]
 struct Page {
-    bytes: Arc<[u8]>,
-    spare: Arc<[u8]>,
+    bytes: Kept,
+    spare: Kept,
     is_readable: bool,
 }
 
@@ -25,6 +27,8 @@ struct Contents {
     is_finished: bool,
     is_undefined: bool,
     erases: u64,
+    /// Pages read since the last erase.
+    reads: u64,
 }
 
 /// A step that a power cut may take back.
@@ -76,6 +80,8 @@ pub(super) struct State {
     /// Ordered faults, with the matching calls until each strikes.
     pub(super) faults: Vec<(FlashFaultKind, u64)>,
     pub(super) now_ns: u64,
+    /// What holds the time to a clock.
+    pub(super) pace: Option<Pace>,
     is_poisoned: bool,
     blocks: Vec<Block>,
     lun_free_ns: Vec<u64>,
@@ -105,6 +111,7 @@ impl State {
             cut_at: None,
             faults: Vec::new(),
             now_ns: 0,
+            pace: None,
             is_poisoned: false,
             blocks,
             lun_free_ns: vec![0; geometry.lun_count() as usize],
@@ -211,10 +218,11 @@ impl State {
                 self.counters.add_failures(first.block, 1);
                 return failed(FlashFault::Uncorrectable, address);
             }
-            pages[i * page_bytes..][..page_bytes].copy_from_slice(&found.bytes);
+            found.bytes.copy_to(&mut pages[i * page_bytes..][..page_bytes]);
             if !spare.is_empty() {
-                spare[i * spare_bytes..][..spare_bytes].copy_from_slice(&found.spare);
+                found.spare.copy_to(&mut spare[i * spare_bytes..][..spare_bytes]);
             }
+            self.disturb(index);
         }
         self.counters.add_reads(first.block, count as u64);
         let timing = self.options.timing;
@@ -223,6 +231,28 @@ impl State {
             end_ns = self.occupy(first.block, timing.read_ns, timing.transfer_ns, 0);
         }
         Ok(end_ns)
+    }
+
+    /// Counts a page read of a block, which may harm one of its pages.
+    fn disturb(&mut self, index: usize) {
+        let contents = &mut self.blocks[index].contents;
+        contents.reads += 1;
+        let super::ReadDisturb { reads_max, one_in } = self.options.read_disturb;
+        if reads_max > 0 && contents.reads > reads_max && happens(&mut self.rng, one_in) {
+            let page = self.rng.below(contents.pages.len() as u64) as usize;
+            contents.pages[page].is_readable = false;
+        }
+    }
+
+    /// Pages read from a block since its last erase.
+    pub(super) fn reads_since_erase(&self, block: BlockAddress) -> FlashResult<u64> {
+        Ok(self.blocks[self.index(block)?].contents.reads)
+    }
+
+    /// Memory that the contents of pages take, in bytes.
+    pub(super) fn contents_bytes(&self) -> u64 {
+        let pages = self.blocks.iter().flat_map(|block| &block.contents.pages);
+        pages.map(|page| (page.bytes.memory_bytes() + page.spare.memory_bytes()) as u64).sum()
     }
 
     /// Appends pages one by one; the first one's number and when the device is done.
@@ -250,11 +280,12 @@ impl State {
                 self.counters.add_failures(append.block, 1);
                 return failed(FlashFault::ProgramFailed, address);
             }
+            let is_sparse = self.options.is_sparse;
             let spare = match append.spare {
-                [] => vec![0; spare_bytes].into(),
-                spare => spare[i * spare_bytes..][..spare_bytes].into(),
+                [] => Kept::Zero,
+                spare => Kept::new(&spare[i * spare_bytes..][..spare_bytes], is_sparse),
             };
-            let bytes = append.pages[i * page_bytes..][..page_bytes].into();
+            let bytes = Kept::new(&append.pages[i * page_bytes..][..page_bytes], is_sparse);
             let block = &mut self.blocks[index];
             block.contents.pages.push(Page { bytes, spare, is_readable: true });
             block.uncertain.push_back(Step { op: self.ops, undo: Undo::Append });
@@ -373,9 +404,18 @@ impl State {
         }
     }
 
-    /// The caller waited until `end_ns`.
+    /// The caller waits until `end_ns`. Held to a clock, time goes on by itself meanwhile.
     pub(super) fn returned(&mut self, end_ns: u64) {
-        self.now_ns = self.now_ns.max(end_ns);
+        if self.pace.is_none() {
+            self.now_ns = self.now_ns.max(end_ns);
+        }
+    }
+
+    /// Takes the time from the clock, if there is one.
+    pub(super) fn tick(&mut self) {
+        if let Some(pace) = &self.pace {
+            self.now_ns = self.now_ns.max(pace.now_ns());
+        }
     }
 
     /// Cuts the power: each block goes back to a state that the seed chooses.

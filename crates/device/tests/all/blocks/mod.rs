@@ -2,7 +2,9 @@
 
 mod conformance;
 mod crash;
+mod emulator;
 mod hostile;
+
 mod twin;
 
 use silica_device::blocks::{
