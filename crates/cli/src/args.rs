@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 pub(crate) use values::DatabaseArg;
-use values::{database, positive, time};
+use values::{database, geometry, positive, time};
 
 /// Silica: a key-value store in a directory.
 ///
@@ -80,6 +80,9 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
+    /// Flash: make an image of it, look at its blocks, draw its wear, read all of it.
+    #[command(subcommand)]
+    Flash(FlashCommand),
     /// SQL: a shell on a database at a path (SQLite's statements, on the ordered engine), or an
     /// unmodified program on this SQLite library (`silica sql run -- CMD`).
     Sql(Box<SqlArgs>),
@@ -373,6 +376,51 @@ pub(crate) struct Form {
     /// Keys and values are hexadecimal digits, in arguments and in output.
     #[arg(long)]
     pub(crate) hex: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum FlashCommand {
+    /// Make a file that behaves like flash.
+    Create {
+        /// The file.
+        path: PathBuf,
+        #[command(flatten)]
+        shape: FlashShape,
+        /// Erases that a block takes; any number, or those of the profile.
+        #[arg(long, value_name = "ERASES")]
+        endurance: Option<u32>,
+    },
+    /// Say how an image is divided, and in which states its blocks are.
+    Info {
+        /// The image, or the directory of a cache on flash.
+        path: PathBuf,
+    },
+    /// Draw how often each block was erased.
+    Wear {
+        /// The image, or the directory of a cache on flash.
+        path: PathBuf,
+        /// Draw it into this file, too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
+    /// Read every page that was written; exit code 1 if one cannot be read.
+    Check {
+        /// The image, or the directory of a cache on flash.
+        path: PathBuf,
+    },
+}
+
+/// How flash is divided.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FlashShape {
+    /// A drive that is known: paper, small, tlc, qlc.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Channels, LUNs of each, blocks of each, pages of each and their size, such as
+    /// 4x4x64x64x16KiB.
+    #[arg(long, value_name = "CxLxBxPxSIZE", value_parser = geometry)]
+    pub(crate) geometry: Option<silica::device::blocks::Geometry>,
 }
 
 /// What a cache on flash has after a loss of power.

@@ -10,6 +10,7 @@ mod build_table;
 mod databases;
 mod door;
 mod expiry;
+mod flash;
 mod forgetful;
 mod ingest;
 mod keyspace;
@@ -96,6 +97,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
+        Some(Command::Flash(command)) => flash::run(&command, output),
         Some(Command::Sql(args)) => sql::run(global, &args, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),

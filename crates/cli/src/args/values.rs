@@ -35,3 +35,8 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| String::from("use a number over 0, such as 0.5 or 3"))
 }
+
+/// How flash is divided.
+pub(super) fn geometry(text: &str) -> Result<silica::device::blocks::Geometry, String> {
+    text.parse().map_err(|error: silica::Error| error.to_string())
+}

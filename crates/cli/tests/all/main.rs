@@ -7,6 +7,7 @@ mod databases;
 mod door;
 mod expiry;
 mod first_contact;
+mod flash;
 mod forgetful;
 mod idle;
 mod image;

@@ -21,6 +21,9 @@ pub struct Abilities {
     pub orders_appends: bool,
     /// The device counts the resets of each block and keeps the count.
     pub counts_erases: bool,
+    /// A page that is not what was written is an error. If false, a page that was not synced
+    /// before a power cut may read as other bytes: the caller checks what it reads.
+    pub checks_pages: bool,
     /// Blocks that may have pages and room for more at the same time; `None` if nothing limits
     /// them.
     pub open_blocks_max: Option<u32>,

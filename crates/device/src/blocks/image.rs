@@ -18,7 +18,7 @@
 use super::checks;
 use super::layout::Recorded;
 use super::layout::{self, HEADER_BYTES, Header, Layout, MARK_BYTES, Mark, RECORD_BYTES, Record};
-use super::workers::{ImageQueue, Workers};
+use super::workers::{Carrier, ImageQueue, Workers};
 use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
     FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
@@ -124,7 +124,7 @@ impl FlashImage {
             let detail = "it ends within its header, so it is no flash image or was cut";
             return Err(Error::corruption(name, filled as u64, detail));
         }
-        let header = Header::decode(&bytes, &name)?;
+        let header = Header::decode(&layout::FORMAT, &bytes, &name)?;
         if let Some(expected) = expected
             && *expected != header.geometry
         {
@@ -158,6 +158,7 @@ impl FlashImage {
             is_durable_at_return: false,
             orders_appends: true,
             counts_erases: true,
+            checks_pages: true,
             open_blocks_max: None,
             streams: 0,
             endurance: (header.endurance > 0).then_some(header.endurance),
@@ -175,16 +176,6 @@ impl FlashImage {
         Ok(FlashImage { workers: Workers::new(image.clone()), image })
     }
 
-    /// Takes the space of the whole image from the file system now, so that no append finds it
-    /// full.
-    ///
-    /// # Errors
-    /// `Full`, `Io`.
-    pub fn reserve(&self) -> Result<()> {
-        let reserved = crate::os::reserve(&self.image.file, self.image.layout.image_bytes());
-        reserved.map_err(|e| failed("reserve space for", &self.image.path, e))
-    }
-
     /// Where the image is.
     pub fn path(&self) -> &Path {
         &self.image.path
@@ -195,7 +186,7 @@ impl FlashImage {
 fn write_new(file: &File, header: &Header) -> std::io::Result<()> {
     file.set_len(0)?;
     file.set_len(Layout::new(&header.geometry).image_bytes())?;
-    write_all(file, 0, &header.encode())?;
+    write_all(file, 0, &header.encode(&layout::FORMAT))?;
     file.sync_all()
 }
 
@@ -492,6 +483,24 @@ impl Image {
         })?;
         self.counters.add_sync();
         Ok(())
+    }
+}
+
+impl Carrier for Image {
+    fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
+        Image::read(self, first, pages, spare)
+    }
+
+    fn append(&self, append: &Append<'_>) -> FlashResult<u32> {
+        Image::append(self, append)
+    }
+
+    fn finish(&self, block: BlockAddress) -> FlashResult<()> {
+        Image::finish(self, block)
+    }
+
+    fn reset(&self, block: BlockAddress) -> FlashResult<()> {
+        Image::reset(self, block)
     }
 }
 

@@ -5,7 +5,7 @@ use silica_base::{Checksum, Error, ErrorKind, Format, Result};
 use std::fmt::Display;
 
 /// How an image begins.
-const FORMAT: Format =
+pub(super) const FORMAT: Format =
     Format { name: "flash image", magic: b"SiFl", version_bytes: 4, version: 1, steps: &[] };
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 4096;
@@ -39,10 +39,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub(super) fn encode(&self, format: &Format) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let Geometry { channels, luns, blocks, pages, page_bytes, spare_bytes } = self.geometry;
-        FORMAT.begin_in(&mut bytes);
+        format.begin_in(&mut bytes);
         bytes[8..16].copy_from_slice(&self.image.to_le_bytes());
         let numbers = [channels, luns, blocks, pages, page_bytes, spare_bytes, self.endurance];
         for (i, number) in numbers.iter().enumerate() {
@@ -53,13 +53,17 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of the image `name`.
-    pub(super) fn decode(bytes: &[u8; HEADER_BYTES], name: &dyn Display) -> Result<Header> {
-        if !FORMAT.begins(bytes) {
-            let message = format!("{name} is no flash image; create one at another path");
+    /// Reads the header of `name`, which has this format.
+    pub(super) fn decode(
+        format: &Format,
+        bytes: &[u8; HEADER_BYTES],
+        name: &dyn Display,
+    ) -> Result<Header> {
+        if !format.begins(bytes) {
+            let message = format!("{name} is no {}; create one at another path", format.name);
             return Err(Error::new(ErrorKind::Config, message));
         }
-        FORMAT.version_of(name, 0, bytes)?;
+        format.version_of(name, 0, bytes)?;
         let image = u64_at(bytes, 8);
         let sum = Checksum::at(image, 0).update(&bytes[..HEADER_BYTES - 4]).finish();
         let is_whole = sum == u32_at(bytes, HEADER_BYTES - 4);
@@ -263,7 +267,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded_at_its_place_only() {
         let header = Header { image: 9, geometry: GEOMETRY, endurance: 5 };
-        assert_eq!(Header::decode(&header.encode(), &"image").unwrap(), header);
+        assert_eq!(Header::decode(&FORMAT, &header.encode(&FORMAT), &"image").unwrap(), header);
         let record = Record { state: Recorded::Closed, sequence: 3, erases: 2, pages: 200 };
         let bytes = record.encode(9, 4096);
         assert_eq!(Record::decode(&bytes, 9, 4096, 200), Some(record));
@@ -279,11 +283,11 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_header_is_found() {
-        let bytes = Header { image: 9, geometry: GEOMETRY, endurance: 5 }.encode();
+        let bytes = Header { image: 9, geometry: GEOMETRY, endurance: 5 }.encode(&FORMAT);
         for at in 0..HEADER_BYTES {
             let mut flipped = bytes;
             flipped[at] ^= 1 << (at % 8);
-            assert!(Header::decode(&flipped, &"image").is_err(), "byte {at}");
+            assert!(Header::decode(&FORMAT, &flipped, &"image").is_err(), "byte {at}");
         }
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! - [`FlashImage`]: a file with a geometry, which behaves like flash and is there again after a
 //!   restart (format page docs/formats/flash-image.md).
+//! - [`FlashDrive`]: a file or a block device with a geometry, past the page cache, which keeps nothing
+//!   beside its pages (docs/formats/flash-drive.md).
 //! - [`crate::sim::SimFlash`]: its simulated twin, in memory, with power cuts, failing programs
 //!   and erases, unreadable pages and a virtual clock.
 //!
@@ -56,6 +58,7 @@
 mod checks;
 mod counters;
 mod device;
+mod drive;
 mod error;
 mod geometry;
 mod image;
@@ -68,6 +71,7 @@ pub use device::{
     Abilities, Append, BlockState, BlockStatus, FlashDevice, FlashQueue, OPERATIONS_MAX, Operation,
     Request,
 };
+pub use drive::FlashDrive;
 pub use error::{FlashError, FlashFault, FlashResult, Place};
 pub use geometry::{BLOCKS_MAX, BlockAddress, Geometry, PAGE_BYTES_MAX, PAGES_MAX, PageAddress};
 pub use image::{FlashImage, FlashImageOptions};

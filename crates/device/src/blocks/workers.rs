@@ -1,10 +1,11 @@
-//! Threads that carry out the operations of queues on a flash image.
+//! Threads that carry out the operations of queues on flash in a file.
 //!
 //! A block belongs to one thread, so its operations are carried out in the order in which they
 //! were pushed; LUNs are dealt to the threads in turn.
 
-use super::image::Image;
-use super::{Append, FlashQueue, FlashResult, OPERATIONS_MAX, Operation, Request};
+use super::{
+    Append, BlockAddress, FlashQueue, FlashResult, OPERATIONS_MAX, Operation, PageAddress, Request,
+};
 use silica_base::AlignedBuf;
 use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,9 +15,17 @@ use std::thread::JoinHandle;
 /// Threads of an image at most.
 const THREADS_MAX: usize = 8;
 
+/// Flash in a file, as its threads use it.
+pub(super) trait Carrier: Send + Sync + 'static {
+    fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()>;
+    fn append(&self, append: &Append<'_>) -> FlashResult<u32>;
+    fn finish(&self, block: BlockAddress) -> FlashResult<()>;
+    fn reset(&self, block: BlockAddress) -> FlashResult<()>;
+}
+
 /// The threads of an image, which start with its first queue.
 pub(super) struct Workers {
-    image: Arc<Image>,
+    image: Arc<dyn Carrier>,
     threads: Mutex<Vec<(Sender<Job>, JoinHandle<()>)>>,
 }
 
@@ -37,7 +46,7 @@ struct Done {
 }
 
 impl Workers {
-    pub(super) fn new(image: Arc<Image>) -> Self {
+    pub(super) fn new(image: Arc<dyn Carrier>) -> Self {
         Workers { image, threads: Mutex::new(Vec::new()) }
     }
 
@@ -50,7 +59,7 @@ impl Workers {
             let image = self.image.clone();
             let started = std::thread::Builder::new()
                 .name(format!("flash-{}", threads.len()))
-                .spawn(move || work(&image, &receiver));
+                .spawn(move || work(&*image, &receiver));
             match started {
                 Ok(thread) => threads.push((sender, thread)),
                 Err(e) => {
@@ -72,7 +81,7 @@ impl Drop for Workers {
     }
 }
 
-fn work(image: &Image, inbox: &Receiver<Job>) {
+fn work(image: &dyn Carrier, inbox: &Receiver<Job>) {
     for job in inbox {
         let done = job.done.clone();
         // Whoever dropped its queue has waited for all; nobody else stops listening.
@@ -80,7 +89,7 @@ fn work(image: &Image, inbox: &Receiver<Job>) {
     }
 }
 
-fn carry_out(image: &Image, job: Job) -> Done {
+fn carry_out(image: &dyn Carrier, job: Job) -> Done {
     let Job { ticket, request, mut pages, mut spare, .. } = job;
     let result = match request {
         Request::Read { first } => image.read(first, &mut pages, &mut spare).map(|()| first.page),
@@ -93,9 +102,9 @@ fn carry_out(image: &Image, job: Job) -> Done {
     Done { ticket, pages, spare, result }
 }
 
-/// A queue of a [`super::FlashImage`].
+/// A queue of a [`super::FlashImage`] or a [`super::FlashDrive`].
 pub struct ImageQueue<'d, T> {
-    image: Arc<Image>,
+    image: Arc<dyn Carrier>,
     inboxes: Vec<Sender<Job>>,
     luns_per_channel: usize,
     /// What operations under way are for, by ticket.
@@ -136,7 +145,7 @@ impl<T> FlashQueue<T> for ImageQueue<'_, T> {
         let lun = usize::from(block.channel) * self.luns_per_channel + usize::from(block.lun);
         match self.inboxes.len() {
             0 => {
-                let done = carry_out(&self.image, job);
+                let done = carry_out(&*self.image, job);
                 self.sender.send(done).expect("this queue has the receiver");
             }
             threads => self.inboxes[lun % threads].send(job).expect("threads outlive their queues"),

@@ -133,7 +133,8 @@ impl Admission {
         let drives = bytes as f64 / self.flash_bytes.max(1) as f64;
         let drive_writes_per_day = if days > 0.0 { drives / days } else { 0.0 };
         let years = match drive_writes_per_day {
-            rate if rate > 0.0 => self.endurance as f64 / rate / YEAR_DAYS,
+            // The first hour, in which a cache is filled, says nothing of the years to come.
+            rate if rate > 0.0 && days * 24.0 >= 1.0 => self.endurance as f64 / rate / YEAR_DAYS,
             _ => 0.0,
         };
         Wear { bytes, drive_writes_per_day, years }

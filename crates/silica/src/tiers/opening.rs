@@ -5,7 +5,7 @@ use crate::cache::Kept;
 use crate::{CACHE_ENGINE, OpenOptions};
 use silica_base::HashSeed;
 use silica_device::FileDevice;
-use silica_device::blocks::{FlashImage, FlashImageOptions, Geometry};
+use silica_device::blocks::{FlashDevice, FlashDrive, FlashImageOptions, Geometry};
 use silica_dida::{Dida, RawFlash, Startup};
 use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
 use std::path::Path;
@@ -148,7 +148,7 @@ impl OpenOptions {
         let environment = Environment::new(seed);
         let files = FileDevice::open(directory, self.device)?;
         let image = open_image(directory, flash, &seed)?;
-        let geometry = *silica_device::blocks::FlashDevice::geometry(&image);
+        let geometry = *FlashDevice::geometry(&image);
         let division = divide(self.memory_bytes, &geometry)?;
         let mut back_options = OptionValues::default();
         back_options.set_memory_bytes(division.back).set("memory_slabs", MEMORY_SLABS);
@@ -192,7 +192,7 @@ fn refuse_strange(directory: &Path) -> Result<()> {
     }
     for entry in entries.filter_map(std::result::Result::ok) {
         let name = entry.file_name();
-        let is_own = [format!("{IMAGE}.new"), "LOCK".into()].iter().any(|own| name == **own)
+        let is_own = ["LOCK"].iter().any(|own| name == *own)
             || name.to_string_lossy().starts_with(silica_device::LOG_PREFIX);
         if !is_own {
             let message = format!(
@@ -206,26 +206,22 @@ fn refuse_strange(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn open_image(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<FlashImage> {
+fn open_image(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<FlashDrive> {
     let path = directory.join(IMAGE);
     let wanted = flash.flash_bytes.map(geometry_of).transpose()?;
     if !path.exists() {
         let geometry = wanted.map_or_else(|| geometry_of(FLASH_BYTES_USUAL), Ok)?;
         let options = FlashImageOptions { id: seed.low(b"flash image"), endurance: None };
-        let image = FlashImage::create(&path, geometry, options)?;
-        if let Err(error) = image.reserve() {
-            drop(image);
-            let _ = std::fs::remove_file(&path);
-            let told = format!(
+        return FlashDrive::create(&path, geometry, options).map_err(|error| match error.kind() {
+            ErrorKind::Full => error.within(format!(
                 "a flash cache takes {} MiB at its creation; give it less (--flash-size)",
                 geometry.capacity_bytes() >> 20
-            );
-            return Err(error.within(&told));
-        }
-        return Ok(image);
+            )),
+            _ => error,
+        });
     }
-    let image = FlashImage::open(&path, None)?;
-    let has = *silica_device::blocks::FlashDevice::geometry(&image);
+    let image = FlashDrive::open(&path)?;
+    let has = *FlashDevice::geometry(&image);
     if let Some(wanted) = wanted.filter(|wanted| *wanted != has) {
         let message = format!(
             "the flash cache in {} was made with {} MiB of flash, not {}; leave the size out \

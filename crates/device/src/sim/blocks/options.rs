@@ -107,6 +107,7 @@ impl SimFlashOptions {
             is_durable_at_return: !self.has_volatile_cache,
             orders_appends: !self.reorders_appends,
             counts_erases: true,
+            checks_pages: true,
             open_blocks_max: self.open_blocks_max,
             streams: 0,
             endurance: self.endurance,

@@ -9,6 +9,7 @@ use silica_device::blocks::{
 macro_rules! suite {
     ($($test:ident),* $(,)?) => {
         mod image { $( #[test] fn $test() { super::$test::<super::ImageMedium>() } )* }
+        mod drive { $( #[test] fn $test() { super::$test::<super::DriveMedium>() } )* }
         mod sim_flash { $( #[test] fn $test() { super::$test::<super::FlashMedium>() } )* }
         mod sim_zones { $( #[test] fn $test() { super::$test::<super::ZoneMedium>() } )* }
     };

@@ -2,14 +2,15 @@
 
 mod conformance;
 mod crash;
+mod drive;
 mod emulator;
 mod hostile;
 
 mod twin;
 
 use silica_device::blocks::{
-    Append, BlockAddress, FlashDevice, FlashFault, FlashImage, FlashImageOptions, FlashResult,
-    Geometry, PageAddress,
+    Append, BlockAddress, FlashDevice, FlashDrive, FlashFault, FlashImage, FlashImageOptions,
+    FlashResult, Geometry, PageAddress,
 };
 use silica_device::sim::{SimFlash, SimFlashOptions};
 use std::path::PathBuf;
@@ -57,6 +58,36 @@ impl Medium for ImageMedium {
         drop(flash);
         let flash = FlashImage::open(&path, Some(&small())).unwrap();
         ImageMedium { flash, path, dir }
+    }
+}
+
+struct DriveMedium {
+    /// Dropped before the directory that it lies in.
+    flash: FlashDrive,
+    path: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Medium for DriveMedium {
+    type Flash = FlashDrive;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flash");
+        let options = FlashImageOptions { id: 77, endurance };
+        let flash = FlashDrive::create(&path, small(), options).unwrap();
+        DriveMedium { flash, path, dir }
+    }
+
+    fn flash(&self) -> &FlashDrive {
+        &self.flash
+    }
+
+    fn reopened(self) -> Self {
+        let DriveMedium { flash, path, dir } = self;
+        drop(flash);
+        let flash = FlashDrive::open(&path).unwrap();
+        DriveMedium { flash, path, dir }
     }
 }
 

@@ -1,0 +1,120 @@
+//! A cache with flash behind it, and images of flash, by the real program.
+
+use crate::support::{Server, arg, encode, read_all, said, scratch, silica};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+fn started(directory: &Path, more: &[&str]) -> Server {
+    let flash = directory.join("flash");
+    let args = [&["--flash", arg(&flash)], more].concat();
+    Server::start_cache(&directory.join("server"), "48MiB", &args)
+}
+
+fn fresh(name: &str) -> PathBuf {
+    let directory = scratch(name);
+    std::fs::create_dir_all(&directory).expect("made");
+    directory
+}
+
+fn run(args: &[&str]) -> Output {
+    silica(args).output().expect("it runs")
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&run(args).stdout).expect("an object")
+}
+
+/// The command ends with this code and says all `words`.
+fn refused(output: &Output, words: &[&str]) {
+    let told = said(output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(words.iter().all(|word| told.contains(word)), "{words:?} in {told}");
+}
+
+#[test]
+fn a_cache_on_flash_is_larger_than_memory_and_there_after_a_kill() {
+    let directory = fresh("cache-on-flash");
+    let server = started(&directory, &["--flash-size", "192MiB"]);
+    let mut client = server.client();
+    let keys: Vec<Vec<u8>> = (0..8000).map(|n| format!("key{n}").into_bytes()).collect();
+    let value = |n: usize| format!("{n:04}").repeat(2048).into_bytes();
+    for (n, key) in keys.iter().enumerate() {
+        let mut words = Vec::new();
+        encode(&mut words, &[b"SET", key, &value(n)]);
+        client.send(&words).expect("it takes it");
+        client.reply().expect("it answers");
+    }
+    client.ask(&[b"DEL", b"key7"]).expect("deleted");
+    client.ask(&[b"SET", b"key8", b"new"]).expect("overwritten");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("its memory");
+    let kib: u64 = line.split_whitespace().nth(1).expect("a number").parse().expect("a number");
+    assert!(kib < 48 * 1024 * 14 / 10, "{line}");
+    server.kill();
+
+    let server = started(&directory, &[]);
+    let found = read_all(&mut server.client(), &keys);
+    for (n, found) in found.into_iter().enumerate() {
+        // 62 MiB of values, of which none was dropped: flash has room for all.
+        let wanted = match n {
+            7 => None,
+            8 => Some(b"new".to_vec()),
+            _ => Some(value(n)),
+        };
+        assert!(found == wanted, "key{n}");
+    }
+    server.stop();
+
+    let flash = directory.join("flash");
+    let info = json(&["flash", "info", arg(&flash), "--json"]);
+    assert!(info["full_blocks"].as_u64().expect("a number") > 20, "{info}");
+    let check = run(&["flash", "check", arg(&flash)]);
+    assert!(check.status.success() && said(&check).contains("all can be read"));
+    let svg = directory.join("wear.svg");
+    let wear = run(&["flash", "wear", arg(&flash), "--svg", arg(&svg)]);
+    assert!(said(&wear).contains("channel 3 LUN 1"), "{}", said(&wear));
+    assert!(std::fs::read_to_string(&svg).expect("drawn").contains("<title>"));
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn what_is_wrong_with_flash_is_said_in_words() {
+    let directory = fresh("wrong-flash");
+    let at = |name: &str| arg(&directory.join(name)).to_string();
+    let cache = |args: &[&str]| run(&[&["serve", "--cache", "48MiB", "--flash"], args].concat());
+    refused(&run(&["serve", "--flash", &at("a")]), &["--cache"]);
+    refused(&cache(&[&at("a"), "--flash-size", "4MiB"]), &["--flash-size"]);
+    refused(&cache(&[&at("a"), "--flash-writes-per-day=-1"]), &["over 0"]);
+    std::fs::create_dir(directory.join("full")).expect("made");
+    std::fs::write(directory.join("full").join("letters"), "dear").expect("written");
+    refused(&cache(&[&at("full")]), &["letters", "empty directory"]);
+    std::fs::write(directory.join("file"), "dear").expect("written");
+    assert_eq!(cache(&[&at("file")]).status.code(), Some(2));
+    let small = run(&["serve", "--cache", "16MiB", "--flash", &at("b"), "--flash-size", "64MiB"]);
+    refused(&small, &["memory"]);
+    refused(&cache(&[&at("c"), "--flash-size", "400TiB"]), &["--flash-size"]);
+
+    let server = started(&directory, &["--flash-size", "64MiB"]);
+    refused(&cache(&[&at("flash")]), &["process"]);
+    server.stop();
+    refused(&cache(&[&at("flash"), "--flash-size", "128MiB"]), &["was made with 64 MiB"]);
+}
+
+#[test]
+fn an_image_of_flash_is_made_and_described() {
+    let directory = fresh("flash-image");
+    let at = directory.join("image");
+    let at = arg(&at);
+    refused(&run(&["flash", "create", at]), &["--profile"]);
+    refused(&run(&["flash", "create", at, "--geometry", "4x4x0x1x4KiB"]), &["blocks"]);
+    refused(&run(&["flash", "create", at, "--profile", "tape"]), &["paper"]);
+    let made = run(&["flash", "create", at, "--geometry", "2x2x8x16x4KiB"]);
+    assert!(made.status.success(), "{}", said(&made));
+    let info = json(&["flash", "info", at, "--json"]);
+    assert_eq!((&info["geometry"]["channels"], &info["free_blocks"]), (&2.into(), &32.into()));
+    let missing = run(&["flash", "info", "/nowhere/at/all"]);
+    assert!(!missing.status.success() && said(&missing).contains("/nowhere/at/all"));
+    std::fs::OpenOptions::new().write(true).open(at).expect("opens").set_len(5000).expect("cut");
+    refused(&run(&["flash", "info", at]), &["cut"]);
+}

@@ -1,0 +1,90 @@
+//! The drive in a file: pages past the page cache, tables that are torn, files that are not whole.
+
+use super::{fault, page_of, small};
+use silica_base::{AlignedBuf, ErrorKind, Prng};
+use silica_device::blocks::{
+    Append, BlockState, FlashDevice, FlashDrive, FlashFault, FlashImage, FlashImageOptions,
+    Geometry,
+};
+use std::os::unix::fs::FileExt;
+
+const OPTIONS: FlashImageOptions = FlashImageOptions { id: 9, endurance: None };
+
+fn large_pages() -> Geometry {
+    Geometry { page_bytes: 4096, spare_bytes: 0, ..small() }
+}
+
+#[test]
+fn pages_go_past_the_page_cache_whatever_their_buffer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flash");
+    let geometry = large_pages();
+    let drive = FlashDrive::create(&path, geometry, OPTIONS).unwrap();
+    let mut prng = Prng::new(3);
+    let mut bytes = vec![0; 3 * 4096 + 1];
+    prng.fill(&mut bytes);
+    let block = geometry.block_at(5);
+    for pages in [&bytes[..4096], &bytes[1..2 * 4096 + 1]] {
+        drive.append(&Append { block, expected: None, stream: 0, pages, spare: &[] }).unwrap();
+    }
+    drop(drive);
+    let drive = FlashDrive::open(&path).unwrap();
+    let mut aligned = AlignedBuf::zeroed(4096);
+    drive.read(block.page(0), &mut aligned, &mut []).unwrap();
+    assert_eq!(aligned[..], bytes[..4096]);
+    let mut other = vec![0; 2 * 4096 + 1];
+    drive.read(block.page(1), &mut other[1..], &mut []).unwrap();
+    assert_eq!(other[1..], bytes[1..2 * 4096 + 1]);
+    assert_eq!(fault(drive.read(block.page(3), &mut aligned, &mut [])), FlashFault::Unwritten);
+    assert!(!drive.abilities().checks_pages);
+}
+
+#[test]
+fn a_torn_record_leaves_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flash");
+    let drive = FlashDrive::create(&path, small(), OPTIONS).unwrap();
+    let block = small().block_at(0);
+    for id in 0..3 {
+        let pages = &page_of(id);
+        drive.append(&Append { block, expected: None, stream: 0, pages, spare: &[] }).unwrap();
+    }
+    drop(drive);
+    // Records 1 to 3 took turns; the last one is in the second table.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_at(&[0x55; 32], 8192).unwrap();
+    let drive = FlashDrive::open(&path).unwrap();
+    assert_eq!(drive.block(block).unwrap().written, 2);
+    drop(drive);
+    file.write_at(&[0x55; 32], 4096).unwrap();
+    let drive = FlashDrive::open(&path).unwrap();
+    assert_eq!(drive.block(block).unwrap().state, BlockState::Undefined);
+    drive.reset(block).unwrap();
+    assert_eq!(drive.block(block).unwrap().state, BlockState::Free);
+}
+
+#[test]
+fn what_is_no_drive_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flash");
+    let drive = FlashDrive::create(&path, small(), OPTIONS).unwrap();
+    let said = |result: silica_base::Result<FlashDrive>| {
+        let error = result.map(drop).unwrap_err();
+        (error.kind(), error.to_string())
+    };
+    let (kind, _) = said(FlashDrive::open(&path));
+    assert_eq!(kind, ErrorKind::Locked);
+    assert!(said(FlashDrive::create(&path, small(), OPTIONS)).1.contains("exists"));
+    drop(drive);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let whole = file.metadata().unwrap().len();
+    file.set_len(whole - 1).unwrap();
+    assert!(said(FlashDrive::open(&path)).1.contains("cut"));
+    file.set_len(1000).unwrap();
+    assert_eq!(said(FlashDrive::open(&path)).0, ErrorKind::Corruption);
+    let image = dir.path().join("image");
+    drop(FlashImage::create(&image, small(), OPTIONS).unwrap());
+    assert!(said(FlashDrive::open(&image)).1.contains("no flash drive"));
+    let missing = dir.path().join("missing");
+    assert_eq!(said(FlashDrive::open(&missing)).0, ErrorKind::NotFound);
+}
