@@ -212,7 +212,7 @@ fn shade(block: &Block, most: u64) -> char {
     char::from(SHADES[step as usize])
 }
 
-/// The same as a picture: a square for each block, a row or more for each LUN.
+/// The map of erases as a picture: a square for each block, a row or more for each LUN.
 fn draw(geometry: &Geometry, blocks: &[Block], most: u64) -> String {
     const SIDE: usize = 10;
     const LEFT: usize = 120;

@@ -2,7 +2,7 @@
 
 use crate::flash::Flash;
 use crate::index::Index;
-use crate::item::Seal;
+use crate::item::{self, Seal};
 use crate::journal::{Journal, Record};
 use crate::layout::{Layout, Place};
 use crate::metrics::Counts;
@@ -11,7 +11,6 @@ use crate::provision::Provision;
 use crate::slab::{self, SUMMED_BYTES_MAX};
 use crate::slabs::Slabs;
 use crate::streams::{Streams, too_large};
-use crate::{item, recovery};
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
@@ -85,26 +84,6 @@ pub(crate) struct Begun<D: Device> {
 }
 
 impl<F: Flash, D: Device> Dida<F, D> {
-    /// Opens the cache that `flash` and `files` have; creates one if there is none. What comes
-    /// back after a crash is said in docs/formats/flash-cache.md; after damage, and by default
-    /// after a loss of power, the cache is empty, and the log says why.
-    ///
-    /// # Errors
-    /// `Config` for too little memory, or flash of another shape than the cache was made on;
-    /// `Unsupported` for a newer format; `Io`.
-    pub fn open(
-        flash: F,
-        files: D,
-        options: &OptionValues,
-        environment: &Environment,
-        startup: Startup,
-    ) -> Result<Self> {
-        let value = |name| options.value(OPTIONS, name);
-        let memory_slabs = value("memory_slabs") as u32;
-        let layout = Layout::new(flash.shape(), value("memory_bytes"), memory_slabs)?;
-        recovery::open(flash, files, layout, options, environment, startup)
-    }
-
     pub(crate) fn with(
         flash: F,
         files: D,

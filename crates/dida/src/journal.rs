@@ -9,7 +9,8 @@
 //! 3. Files are never reused, so what is behind the last record is zeroes.
 //! 4. What could not be recorded is owed: nothing else is recorded before it, and no call that
 //!    changes something succeeds.
-//! 5. A file is removed only after a checkpoint that does not need it is whole, synced and recorded.
+//! 5. A file is removed only after a checkpoint that does not need it is whole, synced and
+//!    recorded.
 
 use silica_base::{Checksum, Error, Format, HashSeed, Result};
 use silica_device::{Device, LogFile};

@@ -5,7 +5,7 @@
 //! itself decides which blocks are worth copying and which are dropped, and how much space is kept
 //! free for that.
 //!
-//! Where a get reads the flash: `read.rs`. Where a put goes: `write.rs`, then `streams.rs`. What is
+//! Where a get reads the flash: `read.rs`. Where a put goes: `write.rs`, then `append.rs`. What is
 //! collected: `collect.rs`. What comes back after a restart, and why nothing else does:
 //! `recovery.rs`, and docs/formats/flash-cache.md.
 //!
@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod admin;
+mod append;
 mod atomic;
 mod cache;
 mod checkpoint;
@@ -32,6 +33,7 @@ mod options;
 mod provision;
 mod read;
 mod recovery;
+mod report;
 mod scan;
 mod slab;
 mod slabs;

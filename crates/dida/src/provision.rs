@@ -114,8 +114,8 @@ impl Provision {
     }
 }
 
-/// Slabs that wait on average where one comes every `arrival_ns` and takes `service_ns`: λ / (μ − λ)
-/// (equation 2.1).
+/// Slabs that wait on average if one comes every `arrival_ns` and takes `service_ns`:
+/// λ / (μ − λ) (equation 2.1).
 fn queue(arrival_ns: f64, service_ns: f64) -> f64 {
     if arrival_ns == 0.0 || service_ns == 0.0 {
         return 1.0;

@@ -18,8 +18,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+impl<F: Flash, D: Device> Dida<F, D> {
+    /// Opens the cache that `flash` and `files` have; creates one if there is none. What comes
+    /// back after a crash is said in docs/formats/flash-cache.md; after damage, and by default
+    /// after a loss of power, the cache is empty, and the log says why.
+    ///
+    /// # Errors
+    /// `Config` for too little memory, or flash of another shape than the cache was made on;
+    /// `Unsupported` for a newer format; `Io`.
+    pub fn open(
+        flash: F,
+        files: D,
+        options: &OptionValues,
+        environment: &Environment,
+        startup: Startup,
+    ) -> Result<Self> {
+        let value = |name| options.value(OPTIONS, name);
+        let memory_slabs = value("memory_slabs") as u32;
+        let layout = Layout::new(flash.shape(), value("memory_bytes"), memory_slabs)?;
+        open(flash, files, layout, options, environment, startup)
+    }
+}
+
 /// Opens the cache that `flash` and `files` have, or creates one.
-pub(crate) fn open<F: Flash, D: Device>(
+fn open<F: Flash, D: Device>(
     flash: F,
     files: D,
     layout: Layout,

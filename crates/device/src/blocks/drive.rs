@@ -83,7 +83,7 @@ pub struct FlashDrive {
 
 struct Drive {
     file: LockedFile,
-    /// The same past the page cache, if pages can be read and written so.
+    /// The file past the page cache, if pages can be read and written so.
     direct: Option<File>,
     path: PathBuf,
     header: Header,

@@ -9,8 +9,8 @@
 //!
 //! - [`FlashImage`]: a file with a geometry, which behaves like flash and is there again after a
 //!   restart (format page docs/formats/flash-image.md).
-//! - [`FlashDrive`]: a file or a block device with a geometry, past the page cache, which keeps nothing
-//!   beside its pages (docs/formats/flash-drive.md).
+//! - [`FlashDrive`]: a file or a block device with a geometry, past the page cache, which keeps
+//!   nothing beside its pages (docs/formats/flash-drive.md).
 //! - [`crate::sim::SimFlash`]: its simulated twin, in memory, with power cuts, failing programs
 //!   and erases, unreadable pages and a virtual clock.
 //!

@@ -1,4 +1,5 @@
-//! The function level: free blocks, erases in the background and loads of channels are its business.
+//! The function level: free blocks, erases in the background and loads of channels are its
+//! business.
 
 use super::{Flash, PageRead, Shape};
 use silica_base::{ErrorKind, Result};

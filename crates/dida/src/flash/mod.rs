@@ -67,7 +67,8 @@ pub trait Flash: Send + Sync + 'static {
     /// Programs pages of a block that was taken, the first one being `first`.
     ///
     /// # Errors
-    /// Those of [`append`](silica_device::blocks::FlashDevice::append). After `ProgramFailed` the block is to be given back.
+    /// Those of [`append`](silica_device::blocks::FlashDevice::append). After `ProgramFailed` the
+    /// block is to be given back.
     fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()>;
     /// Gives a block back, to be erased. One that cannot be is bad and leaves
     /// [`Flash::usable`].
