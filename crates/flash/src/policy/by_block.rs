@@ -373,15 +373,12 @@ impl ByBlock {
         }
     }
 
-    /// A trim that a replay finds.
+    /// A trim that a replay finds. Pieces stay until the end: which of them the trim gave back
+    /// depends on older ones, which may be erased.
     pub(super) fn replay_trim<D>(&mut self, core: &Core<D>, first: u64, count: u64) {
         for page in first..first + count {
             let (number, at) = split(core, page);
-            let block = &mut self.blocks[number];
-            block.live[at as usize] = false;
-            if !block.live.contains(&true) {
-                block.pieces.clear();
-            }
+            self.blocks[number].live[at as usize] = false;
         }
     }
 
@@ -400,6 +397,9 @@ impl ByBlock {
     ) -> Result<Vec<u32>> {
         let mut all = Vec::new();
         for block in &mut self.blocks {
+            if !block.live.contains(&true) {
+                block.pieces.clear();
+            }
             let mut most = 0;
             block.pieces.retain(|piece| {
                 let is_covered = piece.pages <= most;
