@@ -75,22 +75,12 @@ impl ByBlock {
         u32::try_from(data + spare).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn read<D: FlashDevice>(
-        &self,
-        core: &Core<D>,
-        page: u64,
-        out: &mut [u8],
-    ) -> Result<()> {
+    /// Where a logical page lies: block and page. Notes that it is read.
+    pub(super) fn locate<D>(&self, core: &Core<D>, page: u64) -> Option<(u32, u32)> {
         let (number, at) = split(core, page);
         let block = &self.blocks[number];
         block.used.store(core.sequence, Ordering::Relaxed);
-        match block.piece_of(at) {
-            Some(piece) => core.read_data(piece.number, at, self.begin + page, out),
-            None => {
-                out.fill(0);
-                Ok(())
-            }
-        }
+        block.piece_of(at).map(|piece| (piece.number, at))
     }
 
     /// Writes pages from `first` on.

@@ -56,7 +56,7 @@ mod page;
 
 use self::by_block::ByBlock;
 use self::by_page::ByPage;
-use self::core::Core;
+use self::core::{Core, Place};
 use crate::functions::{Functions, Mapping};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::blocks::FlashDevice;
@@ -254,22 +254,31 @@ impl<D: FlashDevice> Policy<D> {
         &self.core.functions
     }
 
-    /// Reads whole pages from `first` on. Pages that were never written or are trimmed are zeroes.
+    /// Reads whole pages from `first` on, side by side if they are several. Pages that were never
+    /// written or are trimmed are zeroes.
     ///
     /// # Errors
     /// `Config` for pages outside of the device or a buffer that is no multiple of a page;
     /// `Corruption` if a page cannot be read; what the device said.
     pub fn read(&self, first: u64, out: &mut [u8]) -> Result<()> {
         self.check(first, out.len())?;
+        let mut places = Vec::new();
         for (page, out) in (first..).zip(out.chunks_exact_mut(self.core.data_bytes)) {
-            let part = self.parts.iter().find(|part| part.has(page)).expect("a checked page");
-            let page = page - part.options.begin;
-            match &part.map {
-                Map::ByPage(map) => map.read(&self.core, page, out)?,
-                Map::ByBlock(map) => map.read(&self.core, page, out)?,
+            match self.locate(page) {
+                Some((number, at)) => places.push(Place { number, at, logical: page, out }),
+                None => out.fill(0),
             }
         }
-        Ok(())
+        self.core.read_places(places)
+    }
+
+    fn locate(&self, page: u64) -> Option<(u32, u32)> {
+        let part = self.parts.iter().find(|part| part.has(page)).expect("a checked page");
+        let page = page - part.options.begin;
+        match &part.map {
+            Map::ByPage(map) => map.locate(&self.core, page),
+            Map::ByBlock(map) => map.locate(&self.core, page),
+        }
     }
 
     /// Writes whole pages from `first` on. Each of them is written or not after a power cut; they

@@ -2,7 +2,7 @@
 
 use super::*;
 use silica_base::{ErrorKind, Prng, Result, test_size};
-use silica_device::sim::{FlashFaultKind, FlashRates};
+use silica_device::sim::{FlashFaultKind, FlashRates, FlashTiming};
 use silica_flash::functions::{FunctionOptions, Functions, Mapping};
 use silica_flash::policy::{Collection, Policy, PolicyOptions, RangeOptions};
 
@@ -451,4 +451,31 @@ fn data_that_nobody_rewrites_leaves_cold_blocks() {
     };
     let (without, with) = (spread(false), spread(true));
     assert!(with * 2 < without, "spread {without} without levelling, {with} with it");
+}
+
+#[test]
+fn pages_of_several_blocks_are_read_side_by_side() {
+    let geometry =
+        Geometry { channels: 4, luns: 2, blocks: 12, pages: 8, page_bytes: 512, spare_bytes: 48 };
+    let timing = FlashTiming { read_ns: 50_000, transfer_ns: 1_000, ..FlashTiming::default() };
+    let options = SimFlashOptions { timing, ..SimFlashOptions::flash(geometry) };
+    let flash = SimFlash::new(1, options);
+    let ranges = vec![range(0, 64, Mapping::Page, Collection::Greedy)];
+    let mut disk = format(&flash, &PolicyOptions { device: DEVICE, ranges }).unwrap();
+    let data: Vec<u8> = (1..65).flat_map(|id| contents(id, 512)).collect();
+    disk.write(0, &data).unwrap();
+    let mut out = vec![0; data.len()];
+    let begin = flash.now_ns();
+    disk.read(0, &mut out).unwrap();
+    let elapsed = flash.now_ns() - begin;
+    assert!(out == data);
+    // Eight LUNs: one after the other would take 64 times as long as a page.
+    assert!(elapsed < 64 * 51_000 / 4, "{elapsed} ns");
+    // A page that cannot be read is told of, whichever it is.
+    for nth in [1, 17, 64] {
+        flash.fail_at(FlashFaultKind::Uncorrectable, nth);
+        let error = disk.read(0, &mut out).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        disk.write(0, &data).unwrap();
+    }
 }
