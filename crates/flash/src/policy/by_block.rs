@@ -41,6 +41,8 @@ pub(super) struct ByBlock {
     held: u32,
     /// Blocks that it may hold.
     quota: u32,
+    /// Blocks that it may have open at the same time.
+    pub(super) open_max: u32,
     collection: Collection,
 }
 
@@ -64,6 +66,7 @@ impl ByBlock {
             blocks: (0..count).map(|_| empty()).collect(),
             held: 0,
             quota: Self::quota(end - begin, block_pages, percent),
+            open_max: u32::MAX,
             collection,
         }
     }
@@ -159,12 +162,34 @@ impl ByBlock {
     }
 
     fn begin_piece<D: FlashDevice>(&mut self, core: &mut Core<D>, number: usize) -> Result<()> {
+        if let Some(older) = self.blocks[number].pieces.first_mut() {
+            older.is_closed = true;
+            core.finish(older.number)?;
+        }
+        self.close_some(core)?;
         let frontier = core.allocate()?;
         self.held += 1;
         let block = &mut self.blocks[number];
         block.pieces.insert(0, Piece { number: frontier.number, pages: 0, is_closed: false });
         block.began = core.sequence;
         Ok(())
+    }
+
+    /// Closes blocks that were not used for longest until one more may be open.
+    fn close_some<D: FlashDevice>(&mut self, core: &Core<D>) -> Result<()> {
+        loop {
+            let is_open = |block: &&mut LogicalBlock| {
+                block.pieces.first().is_some_and(|piece| !piece.is_closed)
+            };
+            let mut open: Vec<_> = self.blocks.iter_mut().filter(is_open).collect();
+            if (open.len() as u32) < self.open_max {
+                return Ok(());
+            }
+            open.sort_by_key(|block| block.used.load(Ordering::Relaxed));
+            let oldest = &mut open[0].pieces[0];
+            oldest.is_closed = true;
+            core.finish(oldest.number)?;
+        }
     }
 
     /// Appends pages to the newest piece.

@@ -219,8 +219,9 @@ impl<D: FlashDevice> Policy<D> {
         }
         let core = Core::new(functions, options.device)?;
         check(&core, &options.ranges)?;
-        let parts =
+        let mut parts: Vec<Part> =
             options.ranges.iter().map(|range| Part::new(*range, core.block_pages)).collect();
+        limit_open(&core, &mut parts)?;
         let mut policy = Policy { core, parts };
         policy.checkpoint()?;
         Ok(policy)
@@ -415,6 +416,30 @@ impl<D: FlashDevice> Policy<D> {
         );
         Err(Error::new(ErrorKind::Config, message))
     }
+}
+
+/// Shares the blocks that may be open among the ranges.
+fn limit_open<D: FlashDevice>(core: &Core<D>, parts: &mut [Part]) -> Result<()> {
+    let Some(max) = core.functions.device().abilities().open_blocks_max else { return Ok(()) };
+    let by_block = parts.iter().filter(|part| part.options.mapping == Mapping::Block).count();
+    let by_page = parts.len() - by_block;
+    // Two for each page-mapped range, one for trims and checkpoints, one for wear levelling.
+    let fixed = 2 * by_page as u32 + 2;
+    let each = max.saturating_sub(fixed).checked_div(by_block as u32);
+    if max < fixed || each == Some(0) {
+        let message = format!(
+            "the drive takes {max} open blocks, and the ranges of the logical device need {}; use \
+             fewer ranges",
+            fixed + by_block as u32
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    for part in parts {
+        if let Map::ByBlock(map) = &mut part.map {
+            map.open_max = each.unwrap_or(1);
+        }
+    }
+    Ok(())
 }
 
 /// Refuses ranges that do not join or do not fit.

@@ -21,7 +21,7 @@ fn options_of(seed: u64) -> (SimFlashOptions, PolicyOptions) {
         Geometry { channels: 2, luns: 1, blocks: 15, pages: 4, page_bytes: 512, spare_bytes };
     let flash = match seed % 3 {
         0 => SimFlashOptions::flash(geometry),
-        _ => SimFlashOptions { open_blocks_max: None, ..SimFlashOptions::zones(geometry) },
+        _ => SimFlashOptions { open_blocks_max: Some(8), ..SimFlashOptions::zones(geometry) },
     };
     let policy = |nth: u64| POLICIES[((seed / 6 + nth) % 3) as usize];
     let ranges = vec![
@@ -317,8 +317,8 @@ fn a_page_that_cannot_be_read_is_told_of_and_kept_from_collection() {
 
 #[test]
 fn impossible_devices_are_refused_in_words() {
-    let (flash, options) = options_of(0);
-    let flash = SimFlash::new(1, flash);
+    let (flash_options, options) = options_of(0);
+    let flash = SimFlash::new(1, flash_options);
     let refused = |ranges: Vec<RangeOptions>| {
         let options = PolicyOptions { ranges, ..options.clone() };
         let error = format(&flash, &options).err().unwrap();
@@ -330,6 +330,10 @@ fn impossible_devices_are_refused_in_words() {
     let large = refused(vec![range(0, 100, Mapping::Page, greedy)]);
     assert!(large.0 == ErrorKind::Full && large.1.contains("need 35 blocks, and 30"), "{large:?}");
     assert_eq!(refused(Vec::new()).0, ErrorKind::Full);
+    let few = SimFlash::new(1, SimFlashOptions { open_blocks_max: Some(6), ..flash_options });
+    let many = format(&few, &options).err().unwrap();
+    assert!(many.to_string().contains("6 open blocks"), "{many}");
+    assert!(many.to_string().contains("need 7"), "{many}");
     let mut disk = format(&flash, &options).unwrap();
     assert_eq!(disk.write(35, &[0; 2 * 472]).unwrap_err().kind(), ErrorKind::Config);
     assert_eq!(disk.write(0, &[0; 100]).unwrap_err().kind(), ErrorKind::Config);
