@@ -74,7 +74,7 @@ impl Model {
     }
 
     /// Compares a device that was opened; what it has counts from here on.
-    fn check(&mut self, disk: &Policy<SimFlash>, what: &str) -> Result<()> {
+    fn check(&mut self, disk: &Policy<impl FlashDevice>, what: &str) -> Result<()> {
         let mut page = vec![0; disk.page_bytes()];
         for (number, versions) in (0..).zip(&mut self.0) {
             disk.read(number, &mut page)?;
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-fn step(disk: &mut Policy<SimFlash>, prng: &mut Prng, model: &mut Model) -> Result<()> {
+fn step(disk: &mut Policy<impl FlashDevice>, prng: &mut Prng, model: &mut Model) -> Result<()> {
     let page_bytes = disk.page_bytes();
     let pages = disk.pages();
     let first = prng.below(pages);
@@ -482,4 +482,44 @@ fn pages_of_several_blocks_are_read_side_by_side() {
         assert_eq!(error.kind(), ErrorKind::Corruption);
         disk.write(0, &data).unwrap();
     }
+}
+
+#[test]
+fn a_logical_device_lies_on_an_application_of_the_monitor() {
+    let mut checked = 0;
+    for seed in 0..test_size(20, 200, 2_000) {
+        let geometry = Geometry {
+            channels: 3,
+            luns: 2,
+            blocks: 13,
+            pages: 4,
+            page_bytes: 512,
+            spare_bytes: 0,
+        };
+        let rates = FlashRates { program_failed: 500, erase_failed: 200, ..FlashRates::default() };
+        let options = SimFlashOptions { rates, ..SimFlashOptions::flash(geometry) };
+        let mut flash = SimFlash::new(seed, options);
+        let Ok(monitor) = Monitor::format(flash.clone(), OPTIONS) else { continue };
+        let Ok(application) = monitor.create("disk", space(4, 0)) else { continue };
+        let functions = Functions::open(application, FunctionOptions::default()).unwrap();
+        let (_, options) = options_of(seed);
+        let mut disk = Policy::format(functions, options).unwrap();
+        let (mut prng, mut model) = (Prng::new(seed), Model::new(PAGES));
+        for round in 0..3 {
+            flash.cut_at_op(flash.op_count() + 200 + prng.below(300));
+            while step(&mut disk, &mut prng, &mut model).is_ok() {}
+            if !flash.is_cut() {
+                break; // Too few spare blocks are left.
+            }
+            drop(disk);
+            flash = flash.reopen();
+            let monitor = Monitor::open(flash.clone()).unwrap();
+            let application = monitor.application("disk").unwrap();
+            let functions = Functions::open(application, FunctionOptions::default()).unwrap();
+            disk = Policy::open(functions, DEVICE).unwrap();
+            model.check(&disk, &format!("seed {seed}, round {round}")).unwrap();
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked} restarts");
 }
