@@ -197,7 +197,11 @@ impl<D: FlashDevice> KeyValues<D> {
         }
         let hash = self.options.seed.low(key);
         self.make_room(ITEM_HEAD_BYTES + bytes, false)?;
-        let old = self.find(hash, key, &mut Vec::new())?;
+        let old = match self.find(hash, key, &mut Vec::new()) {
+            // What cannot be read does not stand in the way of what replaces it.
+            Err(error) if error.kind() == ErrorKind::Corruption => None,
+            found => found?,
+        };
         let offset = self.buffer.push(self.options.store, hash, key, value);
         let spot = Spot { block: BUFFER, offset };
         match old {
@@ -394,16 +398,25 @@ impl<D: FlashDevice> KeyValues<D> {
         }
     }
 
-    /// Finds the item of a key: where it lies and its bytes, which are put into `out`.
+    /// Finds the item of a key: where it lies and its bytes, which are put into `out`. Passes over
+    /// damaged items of other keys perhaps, if the key is found.
     fn find(&self, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Option<(Spot, usize)>> {
+        let mut damaged = None;
         for spot in self.index.candidates(hash) {
-            self.load(spot, out)?;
+            match self.load(spot, out) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    damaged = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             let head = ItemHead::of(out);
             if out[ITEM_HEAD_BYTES..ITEM_HEAD_BYTES + head.key_bytes] == *key {
                 return Ok(Some((spot, out.len())));
             }
         }
-        Ok(None)
+        damaged.map_or(Ok(None), Err)
     }
 
     /// Reads the whole item at `spot`.

@@ -467,3 +467,39 @@ fn blocks_are_free_waiting_or_held_whatever_happens() {
     let lost: u32 = (0..runs).map(|seed| random_run(seed).unwrap()).sum();
     assert!(u64::from(lost) > runs, "{lost} blocks failed");
 }
+
+#[test]
+fn threads_share_a_level_and_no_block_has_two_holders() {
+    let functions = open(small(1));
+    let work = |thread: u64| {
+        let mut prng = Prng::new(thread);
+        let mut done = 0;
+        for nth in 0..test_size(300, 3_000, 100_000) {
+            let Ok(given) = functions.allocate(prng.below(2) as u16, Mapping::Page) else {
+                continue;
+            };
+            let id = thread << 32 | nth;
+            let pages = page_of(id);
+            for page in 0..2 {
+                // Another holder would have moved the block's next page.
+                let (block, expected) = (given.block, Some(page));
+                let append = Append { block, expected, stream: 0, pages: &pages, spare: &[] };
+                functions.write(&append).unwrap();
+            }
+            assert!(reads(&functions, given.block, 0, id) && reads(&functions, given.block, 1, id));
+            functions.trim(given.block).unwrap();
+            done += 1;
+        }
+        done
+    };
+    let done: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3).map(|thread| scope.spawn(move || work(thread))).collect();
+        scope.spawn(|| (0..200).map(|_| functions.erase_pending(3).unwrap().erased).sum::<u32>());
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!(functions.statistics().trimmed, done);
+    functions.erase_pending(u32::MAX).unwrap();
+    let statistics = functions.statistics();
+    assert_eq!((statistics.held, statistics.free, statistics.waiting), (0, 12, 0));
+    assert_eq!(statistics.erased_in_background + statistics.erased_in_wait, done);
+}

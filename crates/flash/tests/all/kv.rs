@@ -109,8 +109,13 @@ fn a_damaged_item_is_told_of() {
     flash.spoil(block.page(1));
     assert_eq!(get(&items, b"a").unwrap_err().kind(), ErrorKind::Corruption);
     assert_eq!(get(&items, b"b").unwrap(), None);
+    // It can be replaced.
+    items.put(b"a", b"new").unwrap();
+    assert_eq!(get(&items, b"a").unwrap().unwrap(), b"new");
+    assert!(items.delete(b"a").unwrap());
     // The summary can be read, so an eviction finds the item.
     assert_eq!(items.evict(block).unwrap().items, 1);
+    assert_eq!(get(&items, b"a").unwrap(), None);
     // A summary that cannot be read: the index is searched.
     items.put(b"a", b"1").unwrap();
     items.put(b"b", b"2").unwrap();
