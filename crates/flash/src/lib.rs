@@ -1,11 +1,15 @@
-//! Flash shared by applications: a monitor that hands out LUNs, and the raw level on top of it
-//! (papers: 003…, 3.4.1 and 3.4.2).
+//! Flash shared by applications: a monitor that hands out LUNs, and levels on top of it (papers:
+//! 003…, 3.4).
 //!
 //! A [`Monitor`] owns a [`silica_device::blocks::FlashDevice`]. Applications get capacity and
 //! over-provisioning in LUNs, dealt to the channels in turn. Each sees a device of its own
 //! ([`Application`]), whose addresses reach nothing else. Bad blocks are hidden: a block that
 //! fails is replaced by a spare one of its LUN when it is reset. LUNs that wear faster than others
 //! trade places with them while applications use them.
+//!
+//! An application is the raw level. [`functions`] takes allocation, erases and wear levelling off
+//! it; [`kv`] and [`policy`] stand on that: items that are evicted with their block, and a logical
+//! block device. They stand on any other flash device, too.
 //!
 //! ```
 //! use silica_device::blocks::{Append, FlashDevice};

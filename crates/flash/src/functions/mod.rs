@@ -376,13 +376,17 @@ impl<D: FlashDevice> Functions<D> {
 
     /// Gives a block back: it is erased when [`Functions::erase_pending`] is called or an
     /// allocation needs it, and is not read any more. What made its contents dead should be synced
-    /// before. Costs no I/O.
+    /// before. Costs no I/O, but that an open block is closed if the device limits these.
     ///
     /// # Errors
-    /// `NotAllocated` if the caller does not hold it; `OutOfRange`, `PowerLost`.
+    /// `NotAllocated` if the caller does not hold it; `OutOfRange`; as [`FlashDevice::finish`].
     pub fn trim(&self, block: BlockAddress) -> FlashResult<()> {
         self.uses.held(block)?;
-        let erases = self.device.block(block)?.erases;
+        let BlockStatus { state, erases, .. } = self.device.block(block)?;
+        if state == BlockState::Open && self.device.abilities().open_blocks_max.is_some() {
+            // It must not take the place of an open block until it is erased.
+            self.device.finish(block)?;
+        }
         let mut state = self.state();
         state.pool.give_back(&self.uses, block, erases)?;
         state.statistics.trimmed += 1;

@@ -111,6 +111,10 @@ pub struct KvStatistics {
     pub bytes_put: u64,
     /// Tombstones written for evictions.
     pub tombstones_of_evictions: u64,
+    /// Blocks erased before a segment said that they were evicted, because no block was left for
+    /// it. A power cut at that moment may bring their items back, some of them damaged; one
+    /// before the next segment may lose items that were replaced since the last.
+    pub evicted_unsafely: u64,
     /// Items evicted while the store was opened, because no block was left to write anew what
     /// stood before a torn segment.
     pub evicted_at_opening: u64,
@@ -193,7 +197,11 @@ impl<D: FlashDevice> KeyValues<D> {
         }
         let hash = self.options.seed.low(key);
         self.make_room(ITEM_HEAD_BYTES + bytes, false)?;
-        let old = self.find(hash, key, &mut Vec::new())?;
+        let old = match self.find(hash, key, &mut Vec::new()) {
+            // What cannot be read does not stand in the way of what replaces it.
+            Err(error) if error.kind() == ErrorKind::Corruption => None,
+            found => found?,
+        };
         let offset = self.buffer.push(self.options.store, hash, key, value);
         let spot = Spot { block: BUFFER, offset };
         match old {
@@ -239,8 +247,8 @@ impl<D: FlashDevice> KeyValues<D> {
         Ok(true)
     }
 
-    /// Writes what is in memory and makes everything survive a power cut, evictions included. A part of a page that
-    /// is not filled is lost until the block is evicted.
+    /// Writes what is in memory and makes everything survive a power cut, evictions included. A
+    /// part of a page that is not filled is lost until the block is evicted.
     ///
     /// # Errors
     /// As [`KeyValues::put`]; a sync that failed is final.
@@ -282,8 +290,8 @@ impl<D: FlashDevice> KeyValues<D> {
     ///
     /// # Errors
     /// `NotFound` if the block has no segments; `Full` if there is no block for the tombstones:
-    /// evict the oldest block, which needs none. After an error some of the items may be gone when the store is
-    /// opened again.
+    /// evict the oldest block, which needs none. After an error some of the items are gone, and the
+    /// block is still there.
     pub fn evict(&mut self, block: BlockAddress) -> Result<Evicted> {
         let geometry = self.functions.geometry();
         let number = geometry.contains(block).then(|| geometry.index_of(block));
@@ -390,16 +398,25 @@ impl<D: FlashDevice> KeyValues<D> {
         }
     }
 
-    /// Finds the item of a key: where it lies and its bytes, which are put into `out`.
+    /// Finds the item of a key: where it lies and its bytes, which are put into `out`. Passes over
+    /// damaged items of other keys perhaps, if the key is found.
     fn find(&self, hash: u64, key: &[u8], out: &mut Vec<u8>) -> Result<Option<(Spot, usize)>> {
+        let mut damaged = None;
         for spot in self.index.candidates(hash) {
-            self.load(spot, out)?;
+            match self.load(spot, out) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    damaged = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             let head = ItemHead::of(out);
             if out[ITEM_HEAD_BYTES..ITEM_HEAD_BYTES + head.key_bytes] == *key {
                 return Ok(Some((spot, out.len())));
             }
         }
-        Ok(None)
+        damaged.map_or(Ok(None), Err)
     }
 
     /// Reads the whole item at `spot`.
@@ -533,10 +550,14 @@ impl<D: FlashDevice> KeyValues<D> {
             }
         };
         if given.is_err() && !self.parting.is_empty() {
-            // A crash now may bring items back that were evicted, some of them damaged.
+            // A crash before the next segment may lose items that were replaced since, and one in
+            // here may bring evicted ones back.
             self.sync()?;
             self.owes_floor = true;
+            self.statistics.evicted_unsafely += self.parting.len() as u64;
             self.part()?;
+            self.functions.erase_pending(u32::MAX)?;
+            self.sync()?;
             return self.next_block(from_reserve);
         }
         let given = given.map_err(|error| match error.kind() {

@@ -119,7 +119,7 @@ impl<D: FlashDevice> KeyValues<D> {
             let pages = head.bytes().div_ceil(self.page_bytes) as u32;
             let Some(summary) = self.read_pages(block, page, pages)? else { break };
             let summary = &summary[..head.bytes()];
-            if !head.is_valid(summary) {
+            if !head.is_valid(summary, self.page_bytes) {
                 break;
             }
             segments.push((head, page, segment::entries(summary)));

@@ -14,6 +14,9 @@ pub(super) const ITEM_HEAD_BYTES: usize = 12;
 /// Says that an entry is a tombstone.
 const TOMBSTONE: u64 = 1 << 63;
 
+/// Sequences are lower: 2⁶² segments wear out any device.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// The head of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
@@ -71,9 +74,18 @@ impl Head {
         out[48..56].copy_from_slice(&self.floor.to_le_bytes());
     }
 
-    /// True if head and summary are whole.
-    pub(super) fn is_valid(&self, head_and_summary: &[u8]) -> bool {
-        self.checksum(head_and_summary) == u32_at(head_and_summary, CHECKSUM_AT)
+    /// True if head and summary are whole, and items lie in the segment.
+    pub(super) fn is_valid(&self, head_and_summary: &[u8], page_bytes: usize) -> bool {
+        let len = u64::from(self.pages) * page_bytes as u64;
+        let fits = |entry: &Entry| match *entry {
+            Entry::Item { offset, bytes, .. } => {
+                bytes as usize >= ITEM_HEAD_BYTES && u64::from(offset) + u64::from(bytes) <= len
+            }
+            Entry::Tombstone { .. } => true,
+        };
+        self.sequence < SEQUENCE_MAX
+            && self.checksum(head_and_summary) == u32_at(head_and_summary, CHECKSUM_AT)
+            && entries(head_and_summary).iter().all(fits)
     }
 }
 
@@ -211,4 +223,59 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: Head = Head { pages: 1, entries: 2, sequence: 3, store: 4, synced: 2, floor: 1 };
+
+    fn segment() -> AlignedBuf {
+        let mut buffer = Buffer::default();
+        buffer.push(4, 0x1111_2222_3333_4444, b"key", b"value");
+        buffer.entries.push(Entry::Tombstone { hash: 5, last: 2 });
+        buffer.segment(HEAD, 512)
+    }
+
+    #[test]
+    fn a_segment_of_version_1_has_these_bytes() {
+        let segment = segment();
+        assert_eq!(segment.len(), 512);
+        let golden = [
+            &b"SiFK\x01\0\0\0"[..],
+            &0x1B24_9B9F_u32.to_le_bytes(),
+            &[1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
+            &[4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+            &[0x44, 0x44, 0x33, 0x33, 0x22, 0x22, 0x11, 0x11, 88, 0, 0, 0, 20, 0, 0, 0],
+            &[5, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0x80],
+            &0xFF6C_AA4B_u32.to_le_bytes(),
+            &[3, 0, 0, 0, 5, 0, 0, 0],
+            b"keyvalue",
+        ];
+        assert_eq!(segment[..108], golden.concat()[..]);
+        assert!(segment[108..].iter().all(|byte| *byte == 0));
+        assert_eq!(Head::of(&segment).unwrap(), Some(HEAD));
+        assert!(HEAD.is_valid(&segment[..HEAD.bytes()], 512));
+        let items = Entry::Item { hash: 0x1111_2222_3333_4444, offset: 88, bytes: 20 };
+        let found = entries(&segment[..HEAD.bytes()]);
+        assert_eq!(found, [items, Entry::Tombstone { hash: 5, last: 2 }]);
+        assert!(is_whole(4, &segment[88..108]));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let segment = segment();
+        for bit in 0..108 * 8 {
+            let mut damaged = segment.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let is_found = match Head::of(&damaged) {
+                Ok(Some(head)) if head.entries <= 28 => {
+                    !head.is_valid(&damaged[..head.bytes()], 512)
+                }
+                _ => true,
+            };
+            assert!(is_found || !is_whole(4, &damaged[88..108]), "bit {bit}");
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub(super) struct ByBlock {
     held: u32,
     /// Blocks that it may hold.
     quota: u32,
+    /// Blocks that it may have open at the same time.
+    pub(super) open_max: u32,
     collection: Collection,
 }
 
@@ -64,6 +66,7 @@ impl ByBlock {
             blocks: (0..count).map(|_| empty()).collect(),
             held: 0,
             quota: Self::quota(end - begin, block_pages, percent),
+            open_max: u32::MAX,
             collection,
         }
     }
@@ -75,22 +78,12 @@ impl ByBlock {
         u32::try_from(data + spare).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn read<D: FlashDevice>(
-        &self,
-        core: &Core<D>,
-        page: u64,
-        out: &mut [u8],
-    ) -> Result<()> {
+    /// Where a logical page lies: block and page. Notes that it is read.
+    pub(super) fn locate<D>(&self, core: &Core<D>, page: u64) -> Option<(u32, u32)> {
         let (number, at) = split(core, page);
         let block = &self.blocks[number];
         block.used.store(core.sequence, Ordering::Relaxed);
-        match block.piece_of(at) {
-            Some(piece) => core.read_data(piece.number, at, self.begin + page, out),
-            None => {
-                out.fill(0);
-                Ok(())
-            }
-        }
+        block.piece_of(at).map(|piece| (piece.number, at))
     }
 
     /// Writes pages from `first` on.
@@ -169,12 +162,34 @@ impl ByBlock {
     }
 
     fn begin_piece<D: FlashDevice>(&mut self, core: &mut Core<D>, number: usize) -> Result<()> {
+        if let Some(older) = self.blocks[number].pieces.first_mut() {
+            older.is_closed = true;
+            core.finish(older.number)?;
+        }
+        self.close_some(core)?;
         let frontier = core.allocate()?;
         self.held += 1;
         let block = &mut self.blocks[number];
         block.pieces.insert(0, Piece { number: frontier.number, pages: 0, is_closed: false });
         block.began = core.sequence;
         Ok(())
+    }
+
+    /// Closes blocks that were not used for longest until one more may be open.
+    fn close_some<D: FlashDevice>(&mut self, core: &Core<D>) -> Result<()> {
+        loop {
+            let is_open = |block: &&mut LogicalBlock| {
+                block.pieces.first().is_some_and(|piece| !piece.is_closed)
+            };
+            let mut open: Vec<_> = self.blocks.iter_mut().filter(is_open).collect();
+            if (open.len() as u32) < self.open_max {
+                return Ok(());
+            }
+            open.sort_by_key(|block| block.used.load(Ordering::Relaxed));
+            let oldest = &mut open[0].pieces[0];
+            oldest.is_closed = true;
+            core.finish(oldest.number)?;
+        }
     }
 
     /// Appends pages to the newest piece.
@@ -373,15 +388,12 @@ impl ByBlock {
         }
     }
 
-    /// A trim that a replay finds.
+    /// A trim that a replay finds. Pieces stay until the end: which of them the trim gave back
+    /// depends on older ones, which may be erased.
     pub(super) fn replay_trim<D>(&mut self, core: &Core<D>, first: u64, count: u64) {
         for page in first..first + count {
             let (number, at) = split(core, page);
-            let block = &mut self.blocks[number];
-            block.live[at as usize] = false;
-            if !block.live.contains(&true) {
-                block.pieces.clear();
-            }
+            self.blocks[number].live[at as usize] = false;
         }
     }
 
@@ -400,6 +412,9 @@ impl ByBlock {
     ) -> Result<Vec<u32>> {
         let mut all = Vec::new();
         for block in &mut self.blocks {
+            if !block.live.contains(&true) {
+                block.pieces.clear();
+            }
             let mut most = 0;
             block.pieces.retain(|piece| {
                 let is_covered = piece.pages <= most;

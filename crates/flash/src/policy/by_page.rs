@@ -67,27 +67,19 @@ impl ByPage {
         u32::try_from(data + spare).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn read<D: FlashDevice>(
-        &self,
-        core: &Core<D>,
-        page: u64,
-        out: &mut [u8],
-    ) -> Result<()> {
-        match self.map[page as usize] {
-            NONE => {
-                out.fill(0);
-                Ok(())
-            }
-            place => {
-                let (number, at) = (place / core.block_pages, place % core.block_pages);
-                if self.collection == Collection::LeastRecentlyUsed
-                    && let Some(block) = self.blocks.get(&number)
-                {
-                    block.used.store(core.sequence, Ordering::Relaxed);
-                }
-                core.read_data(number, at, self.begin + page, out)
-            }
+    /// Where a logical page lies: block and page. Notes that it is read.
+    pub(super) fn locate<D>(&self, core: &Core<D>, page: u64) -> Option<(u32, u32)> {
+        let place = self.map[page as usize];
+        if place == NONE {
+            return None;
         }
+        let (number, at) = (place / core.block_pages, place % core.block_pages);
+        if self.collection == Collection::LeastRecentlyUsed
+            && let Some(block) = self.blocks.get(&number)
+        {
+            block.used.store(core.sequence, Ordering::Relaxed);
+        }
+        Some((number, at))
     }
 
     /// Writes pages from `first` on.

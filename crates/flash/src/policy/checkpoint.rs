@@ -186,3 +186,59 @@ impl Reader<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Policy, PolicyOptions};
+    use super::*;
+    use crate::functions::{FunctionOptions, Functions};
+    use silica_base::{Prng, mutated, test_size};
+    use silica_device::sim::{SimFlash, SimFlashOptions};
+
+    fn device() -> Policy<SimFlash> {
+        let flash = SimFlash::new(1, SimFlashOptions::small());
+        let functions = Functions::open(flash, FunctionOptions::default()).unwrap();
+        let range = |begin, end, mapping, collection| RangeOptions {
+            begin,
+            end,
+            mapping,
+            collection,
+            over_provisioning: 0,
+        };
+        let ranges = vec![
+            range(0, 20, Mapping::Page, Collection::LeastRecentlyUsed),
+            range(20, 44, Mapping::Block, Collection::Fifo),
+        ];
+        let mut device = Policy::format(functions, PolicyOptions { device: 5, ranges }).unwrap();
+        let page = vec![1; device.page_bytes()];
+        for number in [1, 2, 3, 19, 20, 21, 20, 37] {
+            device.write(number, &page).unwrap();
+        }
+        device
+    }
+
+    #[test]
+    fn a_mapping_is_read_as_it_was_written_and_at_no_other_length() {
+        let Policy { core, parts } = device();
+        let content = encode(&core, &parts);
+        let read = decode(&core, &content).unwrap();
+        assert_eq!(encode(&core, &read), content);
+        for len in 4..content.len() {
+            assert!(decode(&core, &content[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_a_mapping() {
+        let Policy { core, parts } = device();
+        let content = encode(&core, &parts);
+        let inputs = test_size(20_000, 100_000, 10_000_000);
+        let mut prng = Prng::new(3);
+        let mut accepted = 0;
+        for _ in 0..inputs {
+            let bytes = mutated(&mut prng, std::slice::from_ref(&content));
+            accepted += u64::from(decode(&core, &bytes).is_ok());
+        }
+        assert!(accepted > 10 && accepted < inputs / 2, "{accepted} accepted");
+    }
+}

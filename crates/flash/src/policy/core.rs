@@ -6,11 +6,14 @@ use super::page::{HEADER_BYTES, Header, Kind};
 use crate::functions::{Functions, Mapping};
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::blocks::{
-    Append, BlockAddress, BlockState, FlashDevice, FlashError, FlashFault,
+    Append, BlockAddress, BlockState, FlashDevice, FlashError, FlashFault, FlashQueue, FlashResult,
+    Operation, Request,
 };
 
 /// Bytes of an entry of a page of trims.
 const TRIM_BYTES: usize = 24;
+/// Reads under way together at most: a few for each LUN of a large drive.
+const READS_AT_ONCE: usize = 64;
 
 /// A block that is being written.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +21,14 @@ pub(super) struct Frontier {
     pub(super) number: u32,
     /// Page that is written next.
     pub(super) next: u32,
+}
+
+/// A logical page that is to be read.
+pub(super) struct Place<'a> {
+    pub(super) number: u32,
+    pub(super) at: u32,
+    pub(super) logical: u64,
+    pub(super) out: &'a mut [u8],
 }
 
 /// A page to be written.
@@ -219,6 +230,52 @@ impl<D: FlashDevice> Core<D> {
         }
     }
 
+    /// Reads the data of logical pages, as many at the same time as the device can.
+    ///
+    /// # Errors
+    /// As [`Core::read_data`], about the first page that was refused.
+    pub(super) fn read_places(&self, mut places: Vec<Place<'_>>) -> Result<()> {
+        if let [Place { number, at, logical, out }] = &mut places[..] {
+            return self.read_data(*number, *at, *logical, out);
+        }
+        let geometry = self.functions.geometry();
+        let mut queue = self.functions.queue(READS_AT_ONCE);
+        let mut refused = None;
+        let mut places = places.into_iter();
+        loop {
+            while refused.is_none() && !queue.is_full() {
+                let Some(place) = places.next() else { break };
+                let request = Request::Read { first: self.address(place.number).page(place.at) };
+                let pages = AlignedBuf::zeroed(geometry.page_bytes as usize);
+                let spare = vec![0; if self.has_spare { geometry.spare_bytes as usize } else { 0 }];
+                queue.push(Operation { of: place, request, pages, spare });
+            }
+            let Some((operation, result)) = queue.pop() else { break };
+            if let Err(error) = self.deliver(operation, result) {
+                refused = Some(error);
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Checks a page that was read, and hands its data out.
+    fn deliver(&self, read: Operation<Place<'_>>, result: FlashResult<u32>) -> Result<()> {
+        let Operation { of: Place { number, at, logical, out }, pages, spare, .. } = read;
+        match result {
+            Ok(_) => {}
+            Err(error) if error.fault() == FlashFault::Uncorrectable => {
+                return self.is_expected(None, number, at, logical);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let (head, data) = match self.has_spare {
+            true => (&spare[..], &pages[..]),
+            false => pages.split_at(HEADER_BYTES),
+        };
+        out.copy_from_slice(data);
+        self.is_expected(Header::of(head, data)?, number, at, logical)
+    }
+
     /// Reads the data of a logical page that lies here.
     ///
     /// # Errors
@@ -230,17 +287,26 @@ impl<D: FlashDevice> Core<D> {
         logical: u64,
         out: &mut [u8],
     ) -> Result<()> {
-        match self.read(number, page, out)? {
-            Some(header) if header.kind == Kind::Data && header.logical == logical => Ok(()),
-            found => {
-                let place = self.address(number).page(page);
-                let what = if found.is_some() { "is another one" } else { "cannot be read" };
-                let message = format!(
-                    "logical page {logical} {what} where it lies, at {place}; write it again"
-                );
-                Err(Error::new(ErrorKind::Corruption, message))
-            }
+        let found = self.read(number, page, out)?;
+        self.is_expected(found, number, page, logical)
+    }
+
+    /// Refuses a page that is not the data of `logical`.
+    fn is_expected(
+        &self,
+        found: Option<Header>,
+        number: u32,
+        page: u32,
+        logical: u64,
+    ) -> Result<()> {
+        if found.is_some_and(|header| header.kind == Kind::Data && header.logical == logical) {
+            return Ok(());
         }
+        let place = self.address(number).page(page);
+        let what = if found.is_some() { "is another one" } else { "cannot be read" };
+        let message =
+            format!("logical page {logical} {what} where it lies, at {place}; write it again");
+        Err(Error::new(ErrorKind::Corruption, message))
     }
 
     /// Gives a block back whose pages are all dead, after a sync.

@@ -56,7 +56,7 @@ mod page;
 
 use self::by_block::ByBlock;
 use self::by_page::ByPage;
-use self::core::Core;
+use self::core::{Core, Place};
 use crate::functions::{Functions, Mapping};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::blocks::FlashDevice;
@@ -219,8 +219,9 @@ impl<D: FlashDevice> Policy<D> {
         }
         let core = Core::new(functions, options.device)?;
         check(&core, &options.ranges)?;
-        let parts =
+        let mut parts: Vec<Part> =
             options.ranges.iter().map(|range| Part::new(*range, core.block_pages)).collect();
+        limit_open(&core, &mut parts)?;
         let mut policy = Policy { core, parts };
         policy.checkpoint()?;
         Ok(policy)
@@ -254,22 +255,31 @@ impl<D: FlashDevice> Policy<D> {
         &self.core.functions
     }
 
-    /// Reads whole pages from `first` on. Pages that were never written or are trimmed are zeroes.
+    /// Reads whole pages from `first` on, side by side if they are several. Pages that were never
+    /// written or are trimmed are zeroes.
     ///
     /// # Errors
     /// `Config` for pages outside of the device or a buffer that is no multiple of a page;
     /// `Corruption` if a page cannot be read; what the device said.
     pub fn read(&self, first: u64, out: &mut [u8]) -> Result<()> {
         self.check(first, out.len())?;
+        let mut places = Vec::new();
         for (page, out) in (first..).zip(out.chunks_exact_mut(self.core.data_bytes)) {
-            let part = self.parts.iter().find(|part| part.has(page)).expect("a checked page");
-            let page = page - part.options.begin;
-            match &part.map {
-                Map::ByPage(map) => map.read(&self.core, page, out)?,
-                Map::ByBlock(map) => map.read(&self.core, page, out)?,
+            match self.locate(page) {
+                Some((number, at)) => places.push(Place { number, at, logical: page, out }),
+                None => out.fill(0),
             }
         }
-        Ok(())
+        self.core.read_places(places)
+    }
+
+    fn locate(&self, page: u64) -> Option<(u32, u32)> {
+        let part = self.parts.iter().find(|part| part.has(page)).expect("a checked page");
+        let page = page - part.options.begin;
+        match &part.map {
+            Map::ByPage(map) => map.locate(&self.core, page),
+            Map::ByBlock(map) => map.locate(&self.core, page),
+        }
     }
 
     /// Writes whole pages from `first` on. Each of them is written or not after a power cut; they
@@ -406,6 +416,30 @@ impl<D: FlashDevice> Policy<D> {
         );
         Err(Error::new(ErrorKind::Config, message))
     }
+}
+
+/// Shares the blocks that may be open among the ranges.
+fn limit_open<D: FlashDevice>(core: &Core<D>, parts: &mut [Part]) -> Result<()> {
+    let Some(max) = core.functions.device().abilities().open_blocks_max else { return Ok(()) };
+    let by_block = parts.iter().filter(|part| part.options.mapping == Mapping::Block).count();
+    let by_page = parts.len() - by_block;
+    // Two for each page-mapped range, one for trims and checkpoints, one for wear levelling.
+    let fixed = 2 * by_page as u32 + 2;
+    let each = max.saturating_sub(fixed).checked_div(by_block as u32);
+    if max < fixed || each == Some(0) {
+        let message = format!(
+            "the drive takes {max} open blocks, and the ranges of the logical device need {}; use \
+             fewer ranges",
+            fixed + by_block as u32
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    for part in parts {
+        if let Map::ByBlock(map) = &mut part.map {
+            map.open_max = each.unwrap_or(1);
+        }
+    }
+    Ok(())
 }
 
 /// Refuses ranges that do not join or do not fit.

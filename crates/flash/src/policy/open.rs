@@ -65,6 +65,7 @@ impl<D: FlashDevice> Policy<D> {
         let since = events.len() as u64;
         replay(&core, &mut parts, events);
         adopt(&mut core, &mut parts, &firsts, &scan, last)?;
+        super::limit_open(&core, &mut parts)?;
         core.since_checkpoint = since;
         Ok(Policy { core, parts })
     }

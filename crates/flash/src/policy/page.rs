@@ -7,6 +7,9 @@ const VERSION: u8 = 1;
 /// Bytes of a page's header.
 pub(super) const HEADER_BYTES: usize = 40;
 
+/// Sequences are lower: 2⁶² pages wear out any device.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// What a page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -83,6 +86,46 @@ impl Header {
             sequence: number(24),
             device: number(32),
         };
-        Ok((found.checksum(header, data) == four(8)).then_some(found))
+        let is_valid = found.checksum(header, data) == four(8);
+        Ok((is_valid && found.sequence < SEQUENCE_MAX).then_some(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header =
+        Header { kind: Kind::Trims, part: 3, logical: 0x0102_0304, sequence: 9, device: 77 };
+
+    #[test]
+    fn a_header_of_version_1_has_these_bytes() {
+        let mut out = [0xFF; 44];
+        HEADER.put(b"data", &mut out);
+        let golden = [
+            &b"SiFP\x01\x03\0\0"[..],
+            &0x6BFA987D_u32.to_le_bytes(),
+            &[3, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(out[..40], golden.concat()[..]);
+        assert_eq!(out[40..], [0xFF; 4], "what lies behind is the caller's");
+        assert_eq!(Header::of(&out, b"data").unwrap(), Some(HEADER));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_header_and_data_is_found() {
+        let mut out = [0; 44];
+        let (header, data) = out.split_at_mut(40);
+        data.copy_from_slice(b"data");
+        HEADER.put(data, header);
+        for bit in 0..44 * 8 {
+            let mut damaged = out;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let (header, data) = damaged.split_at(40);
+            match Header::of(header, data) {
+                Ok(found) => assert_eq!(found, None, "bit {bit}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "bit {bit}"),
+            }
+        }
     }
 }

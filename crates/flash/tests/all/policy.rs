@@ -2,7 +2,7 @@
 
 use super::*;
 use silica_base::{ErrorKind, Prng, Result, test_size};
-use silica_device::sim::{FlashFaultKind, FlashRates};
+use silica_device::sim::{FlashFaultKind, FlashRates, FlashTiming};
 use silica_flash::functions::{FunctionOptions, Functions, Mapping};
 use silica_flash::policy::{Collection, Policy, PolicyOptions, RangeOptions};
 
@@ -21,7 +21,7 @@ fn options_of(seed: u64) -> (SimFlashOptions, PolicyOptions) {
         Geometry { channels: 2, luns: 1, blocks: 15, pages: 4, page_bytes: 512, spare_bytes };
     let flash = match seed % 3 {
         0 => SimFlashOptions::flash(geometry),
-        _ => SimFlashOptions { open_blocks_max: None, ..SimFlashOptions::zones(geometry) },
+        _ => SimFlashOptions { open_blocks_max: Some(8), ..SimFlashOptions::zones(geometry) },
     };
     let policy = |nth: u64| POLICIES[((seed / 6 + nth) % 3) as usize];
     let ranges = vec![
@@ -74,7 +74,7 @@ impl Model {
     }
 
     /// Compares a device that was opened; what it has counts from here on.
-    fn check(&mut self, disk: &Policy<SimFlash>, what: &str) -> Result<()> {
+    fn check(&mut self, disk: &Policy<impl FlashDevice>, what: &str) -> Result<()> {
         let mut page = vec![0; disk.page_bytes()];
         for (number, versions) in (0..).zip(&mut self.0) {
             disk.read(number, &mut page)?;
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-fn step(disk: &mut Policy<SimFlash>, prng: &mut Prng, model: &mut Model) -> Result<()> {
+fn step(disk: &mut Policy<impl FlashDevice>, prng: &mut Prng, model: &mut Model) -> Result<()> {
     let page_bytes = disk.page_bytes();
     let pages = disk.pages();
     let first = prng.below(pages);
@@ -271,7 +271,7 @@ fn blocks_that_turn_bad_take_no_page_with_them() {
             model.check(&disk, &format!("seed {seed}, opened")).unwrap();
         }
     }
-    assert!(bad > 100 && full > 3, "{bad} failures, {full} full");
+    assert!(bad > 100 && full > 0, "{bad} failures, {full} full");
 }
 
 #[test]
@@ -317,8 +317,8 @@ fn a_page_that_cannot_be_read_is_told_of_and_kept_from_collection() {
 
 #[test]
 fn impossible_devices_are_refused_in_words() {
-    let (flash, options) = options_of(0);
-    let flash = SimFlash::new(1, flash);
+    let (flash_options, options) = options_of(0);
+    let flash = SimFlash::new(1, flash_options);
     let refused = |ranges: Vec<RangeOptions>| {
         let options = PolicyOptions { ranges, ..options.clone() };
         let error = format(&flash, &options).err().unwrap();
@@ -330,6 +330,10 @@ fn impossible_devices_are_refused_in_words() {
     let large = refused(vec![range(0, 100, Mapping::Page, greedy)]);
     assert!(large.0 == ErrorKind::Full && large.1.contains("need 35 blocks, and 30"), "{large:?}");
     assert_eq!(refused(Vec::new()).0, ErrorKind::Full);
+    let few = SimFlash::new(1, SimFlashOptions { open_blocks_max: Some(6), ..flash_options });
+    let many = format(&few, &options).err().unwrap();
+    assert!(many.to_string().contains("6 open blocks"), "{many}");
+    assert!(many.to_string().contains("need 7"), "{many}");
     let mut disk = format(&flash, &options).unwrap();
     assert_eq!(disk.write(35, &[0; 2 * 472]).unwrap_err().kind(), ErrorKind::Config);
     assert_eq!(disk.write(0, &[0; 100]).unwrap_err().kind(), ErrorKind::Config);
@@ -451,4 +455,71 @@ fn data_that_nobody_rewrites_leaves_cold_blocks() {
     };
     let (without, with) = (spread(false), spread(true));
     assert!(with * 2 < without, "spread {without} without levelling, {with} with it");
+}
+
+#[test]
+fn pages_of_several_blocks_are_read_side_by_side() {
+    let geometry =
+        Geometry { channels: 4, luns: 2, blocks: 12, pages: 8, page_bytes: 512, spare_bytes: 48 };
+    let timing = FlashTiming { read_ns: 50_000, transfer_ns: 1_000, ..FlashTiming::default() };
+    let options = SimFlashOptions { timing, ..SimFlashOptions::flash(geometry) };
+    let flash = SimFlash::new(1, options);
+    let ranges = vec![range(0, 64, Mapping::Page, Collection::Greedy)];
+    let mut disk = format(&flash, &PolicyOptions { device: DEVICE, ranges }).unwrap();
+    let data: Vec<u8> = (1..65).flat_map(|id| contents(id, 512)).collect();
+    disk.write(0, &data).unwrap();
+    let mut out = vec![0; data.len()];
+    let begin = flash.now_ns();
+    disk.read(0, &mut out).unwrap();
+    let elapsed = flash.now_ns() - begin;
+    assert!(out == data);
+    // Eight LUNs: one after the other would take 64 times as long as a page.
+    assert!(elapsed < 64 * 51_000 / 4, "{elapsed} ns");
+    // A page that cannot be read is told of, whichever it is.
+    for nth in [1, 17, 64] {
+        flash.fail_at(FlashFaultKind::Uncorrectable, nth);
+        let error = disk.read(0, &mut out).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        disk.write(0, &data).unwrap();
+    }
+}
+
+#[test]
+fn a_logical_device_lies_on_an_application_of_the_monitor() {
+    let mut checked = 0;
+    for seed in 0..test_size(20, 200, 2_000) {
+        let geometry = Geometry {
+            channels: 3,
+            luns: 2,
+            blocks: 13,
+            pages: 4,
+            page_bytes: 512,
+            spare_bytes: 0,
+        };
+        let rates = FlashRates { program_failed: 500, erase_failed: 200, ..FlashRates::default() };
+        let options = SimFlashOptions { rates, ..SimFlashOptions::flash(geometry) };
+        let mut flash = SimFlash::new(seed, options);
+        let Ok(monitor) = Monitor::format(flash.clone(), OPTIONS) else { continue };
+        let Ok(application) = monitor.create("disk", space(4, 0)) else { continue };
+        let functions = Functions::open(application, FunctionOptions::default()).unwrap();
+        let (_, options) = options_of(seed);
+        let mut disk = Policy::format(functions, options).unwrap();
+        let (mut prng, mut model) = (Prng::new(seed), Model::new(PAGES));
+        for round in 0..3 {
+            flash.cut_at_op(flash.op_count() + 200 + prng.below(300));
+            while step(&mut disk, &mut prng, &mut model).is_ok() {}
+            if !flash.is_cut() {
+                break; // Too few spare blocks are left.
+            }
+            drop(disk);
+            flash = flash.reopen();
+            let monitor = Monitor::open(flash.clone()).unwrap();
+            let application = monitor.application("disk").unwrap();
+            let functions = Functions::open(application, FunctionOptions::default()).unwrap();
+            disk = Policy::open(functions, DEVICE).unwrap();
+            model.check(&disk, &format!("seed {seed}, round {round}")).unwrap();
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked} restarts");
 }
