@@ -1,8 +1,8 @@
 //! The free parameters of the papers' workloads, which DIDACache's chapter does not name: runs
 //! Table 2.1, or Figure 2.11, for each combination.
 //!
-//!     cargo run --release -p silica-lab --example cache_fit -- table SCALE DATA_GB,… WIDTH_M,… DRIFT,… CLEAN_MS
-//!     cargo run --release -p silica-lab --example cache_fit -- hits SCALE 250 WIDTH_M,… DRIFT,… CLEAN_MS
+//!     cargo run --release -p silica-lab --example cache_fit -- \
+//!         table|hits SCALE DATA_GB,… WIDTH_MILLIONS,… DRIFT,… CLEAN_MS
 
 use silica_base::Result;
 use silica_lab::figures::didacache::{Setup, Workload, figure_2_11, table_2_1};

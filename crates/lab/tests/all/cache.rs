@@ -106,6 +106,20 @@ fn between_the_watermarks_slabs_are_cleaned_and_below_them_dropped() {
     assert!(never.dropped > slow.dropped && never.copied_bytes == 0, "{never:?}");
 }
 
+#[test]
+fn slabs_that_are_read_outlive_older_and_younger_ones() {
+    let mut cache = dida(Reclaim::Locality, Reserve::Static(0.2), None);
+    // Twice as many bytes as there is flash.
+    for key in 0..KEYS {
+        cache.set(key, 8 * BYTES);
+        if key > 500 && key % 20 == 0 {
+            assert!((200..300).all(|read| cache.get(read)), "at {key}");
+        }
+    }
+    let unread = (1000..5000).filter(|key| cache.get(*key)).count();
+    assert_eq!(unread, 0);
+}
+
 /// Half of the keys are never put again: their blocks stay, unless wear is levelled.
 #[test]
 fn levelled_wear_lies_close_together() {

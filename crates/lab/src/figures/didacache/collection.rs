@@ -7,9 +7,9 @@ use silica_base::Result;
 
 /// Bytes of flash.
 const FLASH_BYTES: f64 = 30e9;
-/// Bytes put before anything is counted. The papers name 25 GB; with them erases would lag behind what
-/// is written, as part of the flash would still be empty. In Table 2.1 they do not: 3,679 blocks are
-/// 30.9 GB, as much as the SETs have.
+/// Bytes put before anything is counted. The papers name 25 GB; with them erases would lag behind
+/// what is written, as part of the flash would still be empty. In Table 2.1 they do not: 3,679
+/// blocks are 30.9 GB, as much as the SETs have.
 const PRELOAD_BYTES: f64 = 1.25 * FLASH_BYTES;
 /// SETs that are counted in Table 2.1, and in Table 3.1.
 const SETS: f64 = 80e6;

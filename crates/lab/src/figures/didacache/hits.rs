@@ -87,7 +87,8 @@ pub(super) fn table_2_3(setup: &Setup) -> Result<Vec<Row>> {
         look_aside(&mut cache, &mut requests, setup.count(WARM_UP));
         let before = cache.counts();
         let plain_ns = setup.times().interval_ns;
-        // Requests come at their usual rate, at a quarter of it, at their usual rate, at half of it.
+        // Requests come at their usual rate, at a quarter of it, at their usual rate, at half of
+        // it.
         for slower in [1, 4, 1, 2] {
             cache.set_interval_ns(slower * plain_ns);
             look_aside(&mut cache, &mut requests, setup.count(REQUESTS / 4.0));

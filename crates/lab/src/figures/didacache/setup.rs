@@ -33,8 +33,8 @@ pub(super) const BETWEEN: f64 = 0.15;
 /// Time to reclaim a slab by dropping it: the erase, and a millisecond around it, in nanoseconds.
 pub(super) const EVICT_NS: u64 = ERASE_NS + 1_000_000;
 
-/// Time that the collector takes for a slab, fitted to DIDACache's 2.05 GB of copies in Table 2.1. SETs
-/// without gaps fill a slab in 92 ms.
+/// Time that the collector takes for a slab, fitted to DIDACache's 2.05 GB of copies in Table 2.1.
+/// SETs without gaps fill a slab in 92 ms.
 const CLEAN_NS: u64 = 100_000_000;
 
 /// A workload at full scale.

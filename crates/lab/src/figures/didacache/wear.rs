@@ -12,8 +12,8 @@ const REQUESTS: f64 = 480e6;
 /// Erases of all blocks, by blocks, after which wear is levelled.
 const ROUNDS: f64 = 2.0;
 
-/// A run: its name, how slabs are reclaimed, whether wear is levelled, and what the paper has: copies
-/// and erases of collection, least and most erases of a block.
+/// A run: its name, how slabs are reclaimed, whether wear is levelled, and what the paper has:
+/// copies and erases of collection, least and most erases of a block.
 struct Run {
     name: &'static str,
     reclaim: Reclaim,

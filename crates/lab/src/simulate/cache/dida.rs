@@ -18,8 +18,8 @@ const NOWHERE: u32 = u32::MAX;
 pub struct DidaFlash {
     /// Channels.
     pub channels: u32,
-    /// LUNs of each channel. Each writes or erases one block at a time; that LUNs of a channel share
-    /// its bus is left out.
+    /// LUNs of each channel. Each writes or erases one block at a time; that LUNs of a channel
+    /// share its bus is left out.
     pub luns: u32,
     /// Blocks of the whole device, dealt to the LUNs in turn.
     pub blocks: u32,
@@ -243,9 +243,9 @@ impl Dida {
         }
     }
 
-    /// Space-based eviction: copies the valid items of the slab of the least loaded channel that has
-    /// the fewest valid bytes. If that is nearly full of valid ones, the slab used longest ago is
-    /// dropped instead.
+    /// Space-based eviction: copies the valid items of the slab of the least loaded channel that
+    /// has the fewest valid bytes. If that is nearly full of valid ones, the slab used longest ago
+    /// is dropped instead.
     fn clean(&mut self) {
         let channel = self.least_loaded(|channel| !channel.full.is_empty());
         let full = &self.channels[channel].full;
