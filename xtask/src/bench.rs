@@ -79,6 +79,7 @@ pub fn run(steps: &mut Steps) {
         twice(&binary, &scratch, "sqlitekv-update-heavy", "sql")
     });
     steps.inside("figures of SQLiteKV", || sqlitekv(&binary, &scratch));
+    steps.inside("figures of DIDACache", || didacache(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let target = steps.target().to_path_buf();
     steps.inside("build of examples", || build_examples(&scratch));
@@ -223,6 +224,31 @@ fn sqlitekv(binary: &Path, scratch: &Path) -> Result<(), String> {
     match (rows.len(), rows.iter().all(has_value), lines) {
         (195, true, 13) => Ok(()),
         (count, _, lines) => Err(format!("{count} rows and {lines} drawings: {found}")),
+    }
+}
+
+/// Seven tables and figures from simulators, two of them drawn, and their rows in a file.
+fn didacache(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("didacache");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "figures");
+    command.args(["didacache", "--scale", "0.001", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "files"])?;
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap_or_default();
+    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let has_value = |row: &&Value| row["value"].as_f64().is_some_and(|value| value >= 0.0);
+    let has = |figure: &str| rows.iter().any(|row| row["figure"] == figure);
+    let figures = ["table-2.1", "table-2.2", "table-2.3", "table-2.5", "table-3.1"];
+    let is_all = figures.iter().chain(&["figure-2.11", "figure-2.12"]).all(|figure| has(figure));
+    let drawn = ["figure-2.11.svg", "figure-2.12.svg"].map(|file| {
+        let svg = std::fs::read_to_string(out.join(file)).unwrap_or_default();
+        svg.matches("<polyline").count() >= 2
+    });
+    let is_whole = is_all && rows.iter().all(has_value) && drawn == [true; 2];
+    match is_whole && written["rows"] == found["rows"] {
+        true => Ok(()),
+        false => Err(format!("rows or drawings of DIDACache are missing: {found}")),
     }
 }
 

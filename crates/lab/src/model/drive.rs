@@ -37,8 +37,8 @@ pub fn greedy_amplification(alpha: f64, pages: u32) -> f64 {
 }
 
 /// Pages programmed for each page written if a share `writes` of the writes goes to a share `data`
-/// of the pages, all in the same blocks, which are collected in the order in which they were filled.
-/// Derived as Desnoyers derives his forms for hot and cold data.
+/// of the pages, all in the same blocks, which are collected in the order in which they were
+/// filled. Derived as Desnoyers derives his forms for hot and cold data.
 ///
 /// A block is collected one round of physical pages after it was filled, which is `alpha / A` host
 /// writes for each logical page. A page of rate `r` is then still valid with probability
@@ -59,8 +59,8 @@ pub fn hot_cold_amplification(alpha: f64, writes: f64, data: f64) -> f64 {
     alpha / (0.5 * (low + high))
 }
 
-/// As [`hot_cold_amplification`], with hot and cold pages in blocks of their own: each kind is alike
-/// within its blocks, and has a share `hot_room` of the physical pages.
+/// As [`hot_cold_amplification`], with hot and cold pages in blocks of their own: each kind is
+/// alike within its blocks, and has a share `hot_room` of the physical pages.
 pub fn separated_amplification(alpha: f64, writes: f64, data: f64, hot_room: f64) -> f64 {
     let hot = fifo_amplification(alpha * hot_room / data);
     let cold = fifo_amplification(alpha * (1.0 - hot_room) / (1.0 - data));

@@ -96,8 +96,8 @@ impl Drive {
     ///
     /// # Errors
     /// [`ErrorKind::Config`](silica_base::ErrorKind::Config) for sizes of 0, blocks that do not fit
-    /// the channels, and too little over-provisioning: a channel keeps a block free, and one page of
-    /// the others has to be invalid if anything is to be gained by a collection.
+    /// the channels, and too little over-provisioning: a channel keeps a block free, and one page
+    /// of the others has to be invalid if anything is to be gained by a collection.
     pub fn new(design: DriveDesign) -> Result<Self> {
         let DriveDesign { channels, blocks, pages, logical, .. } = design;
         if channels == 0 || pages == 0 || logical == 0 {

@@ -16,9 +16,9 @@
 //! bus. Everything replays from the seed as long as the calls come in the same order. For a running
 //! server the time can be held to a clock ([`SimFlash::pace_by`]).
 //!
-//! [`FlashProfile`] has devices that exist. With [`SimFlashOptions::is_sparse`] pages of zeroes take
-//! no memory, so whole drives can be emulated (`examples/emulator_speed.rs` says how quickly).
-//! [`ReadDisturb`] wears blocks out by reading.
+//! [`FlashProfile`] has devices that exist. With [`SimFlashOptions::is_sparse`] pages of zeroes
+//! take no memory, so whole drives can be emulated (`examples/emulator_speed.rs` says how
+//! quickly). [`ReadDisturb`] wears blocks out by reading.
 //!
 //! ```
 //! use silica_device::blocks::{Append, BlockAddress, FlashDevice, FlashFault};

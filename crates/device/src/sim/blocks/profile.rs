@@ -134,8 +134,8 @@ impl FlashProfile {
 
     /// The device with fewer or more pages a block, in which a block takes as long as before to be
     /// programmed, read or erased: page times grow as pages become fewer. Channels, LUNs and blocks
-    /// stay, so a run of a share of the requests keeps all parts as busy as the whole run would. The
-    /// latency of a single page is then that many times too long.
+    /// stay, so a run of a share of the requests keeps all parts as busy as the whole run would.
+    /// The latency of a single page is then that many times too long.
     ///
     /// # Errors
     /// `Config` for a number of pages that no block has.

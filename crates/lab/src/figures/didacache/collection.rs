@@ -7,9 +7,9 @@ use silica_base::Result;
 
 /// Bytes of flash.
 const FLASH_BYTES: f64 = 30e9;
-/// Bytes put before anything is counted. The papers name 25 GB; with them erases would lag behind what
-/// is written, as part of the flash would still be empty. In Table 2.1 they do not: 3,679 blocks are
-/// 30.9 GB, as much as the SETs have.
+/// Bytes put before anything is counted. The papers name 25 GB; with them erases would lag behind
+/// what is written, as part of the flash would still be empty. In Table 2.1 they do not: 3,679
+/// blocks are 30.9 GB, as much as the SETs have.
 const PRELOAD_BYTES: f64 = 1.25 * FLASH_BYTES;
 /// SETs that are counted in Table 2.1, and in Table 3.1.
 const SETS: f64 = 80e6;
@@ -66,7 +66,7 @@ pub fn table_2_1(setup: &Setup) -> Result<Vec<Row>> {
     let keys = setup.keys(&setup.collection) as u32;
     let fixed = Reserve::Static(RESERVE);
     let dida = |reclaim, reserve| setup.dida(keys, FLASH_BYTES, reclaim, reserve, None);
-    let both = Reclaim::Both { pace: setup.collection.pace };
+    let both = Reclaim::Both { clean_ns: setup.collection.clean_ns };
     let queueing = Reserve::Queueing { evict_ns: EVICT_NS };
     let fatcache = |victims| setup.fatcache(keys, FLASH_BYTES, victims, true);
     let schemes = vec![
@@ -112,7 +112,7 @@ pub(super) fn table_3_1(setup: &Setup) -> Result<Vec<Row>> {
     let (write_ns, erase_ns) = (BLOCK_NS, ERASE_NS);
     let policy =
         setup.fatcache_design(slabs, Victims::Greedy, Mapping::Blocks { write_ns, erase_ns });
-    let both = Reclaim::Both { pace: setup.collection.pace };
+    let both = Reclaim::Both { clean_ns: setup.collection.clean_ns };
     let queueing = Reserve::Queueing { evict_ns: EVICT_NS };
     let schemes = vec![
         Scheme {

@@ -45,7 +45,7 @@ pub fn figure_2_11(setup: &Setup) -> Result<Vec<Row>> {
     for (size, fatcache, dida) in SIZES {
         let bytes = size * DATA_BYTES;
         let queueing = Reserve::Queueing { evict_ns: EVICT_NS };
-        let both = Reclaim::Both { pace: workload.pace };
+        let both = Reclaim::Both { clean_ns: workload.clean_ns };
         let stock = setup.fatcache(keys, bytes, Victims::Oldest, true)?;
         let ours = setup.dida(keys, bytes, both, queueing, None)?;
         let caches: [(&str, Box<dyn Cache>, Option<f64>); 2] =
@@ -80,14 +80,15 @@ pub(super) fn table_2_3(setup: &Setup) -> Result<Vec<Row>> {
     ];
     let mut rows = Vec::new();
     for (name, reserve, [hits, erases, latency]) in policies {
-        let both = Reclaim::Both { pace: workload.pace };
+        let both = Reclaim::Both { clean_ns: workload.clean_ns };
         let mut cache = setup.dida(keys, 0.12 * DATA_BYTES, both, reserve, None)?;
         let mut requests = setup.requests(&workload)?;
         preload(setup, &mut cache, keys, 0.12 * DATA_BYTES);
         look_aside(&mut cache, &mut requests, setup.count(WARM_UP));
         let before = cache.counts();
         let plain_ns = setup.times().interval_ns;
-        // Requests come at their usual rate, at a quarter of it, at their usual rate, at half of it.
+        // Requests come at their usual rate, at a quarter of it, at their usual rate, at half of
+        // it.
         for slower in [1, 4, 1, 2] {
             cache.set_interval_ns(slower * plain_ns);
             look_aside(&mut cache, &mut requests, setup.count(REQUESTS / 4.0));

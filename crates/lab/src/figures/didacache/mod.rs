@@ -1,6 +1,7 @@
 //! Tables and figures of Shen's chapters on DIDACache and Prism-SSD as a cache (2.5, 2.6 and
 //! 3.7.1), from simulators without contents: DIDACache in its own channels, Fatcache on a
-//! conventional drive, one workload. docs/benchmarks/didacache.md says what is fitted and what is found.
+//! conventional drive, one workload. docs/benchmarks/didacache.md says what is fitted and what is
+//! found.
 
 mod collection;
 mod hits;

@@ -99,7 +99,7 @@ pub(super) fn figure_2_12(setup: &Setup) -> Result<Vec<Row>> {
         let item = size + ITEM_OVERHEAD_BYTES;
         // Half of the flash: the data fit beside the reserve.
         let keys = setup.count(0.5 * FLASH_BYTES / f64::from(item)) as u32;
-        let both = Reclaim::Both { pace: setup.collection.pace };
+        let both = Reclaim::Both { clean_ns: setup.collection.clean_ns };
         let queueing = Reserve::Queueing { evict_ns: super::setup::EVICT_NS };
         let ours = setup.dida(keys, FLASH_BYTES, both, queueing, None)?;
         let stock = |waits: bool| setup.fatcache(keys, FLASH_BYTES, Victims::Fifo, !waits);

@@ -12,8 +12,8 @@ const REQUESTS: f64 = 480e6;
 /// Erases of all blocks, by blocks, after which wear is levelled.
 const ROUNDS: f64 = 2.0;
 
-/// A run: its name, how slabs are reclaimed, whether wear is levelled, and what the paper has: copies
-/// and erases of collection, least and most erases of a block.
+/// A run: its name, how slabs are reclaimed, whether wear is levelled, and what the paper has:
+/// copies and erases of collection, least and most erases of a block.
 struct Run {
     name: &'static str,
     reclaim: Reclaim,
@@ -25,7 +25,7 @@ struct Run {
 /// What levelling costs, and how far erases of blocks lie apart with and without it. Space-based
 /// eviction alone leaves blocks with cold items alone, so there levelling has most to do.
 pub(super) fn table_2_2(setup: &Setup) -> Result<Vec<Row>> {
-    let both = Reclaim::Both { pace: setup.collection.pace };
+    let both = Reclaim::Both { clean_ns: setup.collection.clean_ns };
     let queueing = Reserve::Queueing { evict_ns: EVICT_NS };
     let fixed = Reserve::Static(RESERVE);
     let run = |name, reclaim, reserve, is_levelled, paper| {

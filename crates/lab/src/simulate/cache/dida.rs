@@ -18,8 +18,8 @@ const NOWHERE: u32 = u32::MAX;
 pub struct DidaFlash {
     /// Channels.
     pub channels: u32,
-    /// LUNs of each channel. Each writes or erases one block at a time; that LUNs of a channel share
-    /// its bus is left out.
+    /// LUNs of each channel. Each writes or erases one block at a time; that LUNs of a channel
+    /// share its bus is left out.
     pub luns: u32,
     /// Blocks of the whole device, dealt to the LUNs in turn.
     pub blocks: u32,
@@ -41,11 +41,12 @@ pub enum Reclaim {
     Space,
     /// Locality-based only: the slab used longest ago is dropped, below the low watermark.
     Locality,
-    /// Both: space-based between the watermarks, as far as the collector keeps up; it reclaims
-    /// `pace` slabs in the time in which SETs fill one. Locality-based below the low one.
+    /// Both: space-based between the watermarks, as far as the collector keeps up. Locality-based
+    /// below the low one.
     Both {
-        /// Slabs reclaimed for each slab that SETs fill.
-        pace: f64,
+        /// Time that the collector takes for a slab whose items are copied, in nanoseconds: the
+        /// period of its timer.
+        clean_ns: u64,
     },
 }
 
@@ -101,8 +102,9 @@ pub struct Dida {
     /// Slabs in memory that are full and not written yet.
     waiting: VecDeque<u32>,
     drain: Drain,
-    /// Slabs that the collector may still reclaim.
-    budget: f64,
+    /// Time that the collector may still spend, and since when it has more, in nanoseconds.
+    budget_ns: u64,
+    budget_from_ns: u64,
     erases_levelled: u64,
     now_ns: u64,
     counts: CacheCounts,
@@ -139,7 +141,8 @@ impl Dida {
             lun_free_ns: vec![0; (flash.channels * flash.luns) as usize],
             waiting: VecDeque::new(),
             drain: Drain::new(options.buffer_slabs),
-            budget: 0.0,
+            budget_ns: 0,
+            budget_from_ns: 0,
             erases_levelled: 0,
             now_ns: 0,
             counts: CacheCounts::default(),
@@ -164,9 +167,11 @@ impl Dida {
 
     /// Writes a slab that SETs filled, then reclaims what has to be.
     fn flush(&mut self, full: u32) {
-        if let Reclaim::Both { pace } = self.options.reclaim {
+        if let Reclaim::Both { clean_ns } = self.options.reclaim {
             // A collector without work saves up no more than a slab.
-            self.budget = self.budget.min(1.0) + pace;
+            let since_ns = self.now_ns - self.budget_from_ns;
+            self.budget_ns = self.budget_ns.min(clean_ns) + since_ns;
+            self.budget_from_ns = self.now_ns;
         }
         self.waiting.push_back(full);
         let end_ns = self.write_waiting();
@@ -228,8 +233,8 @@ impl Dida {
             match self.options.reclaim {
                 Reclaim::Locality | Reclaim::Both { .. } if is_low => self.drop_oldest(),
                 Reclaim::Space if is_under => self.clean(),
-                Reclaim::Both { .. } if is_under && self.budget >= 1.0 => {
-                    self.budget -= 1.0;
+                Reclaim::Both { clean_ns } if is_under && self.budget_ns >= clean_ns => {
+                    self.budget_ns -= clean_ns;
                     self.clean();
                 }
                 _ => break,
@@ -238,8 +243,9 @@ impl Dida {
         }
     }
 
-    /// Space-based eviction: copies the valid items of the slab of the least loaded channel that has
-    /// the fewest valid bytes.
+    /// Space-based eviction: copies the valid items of the slab of the least loaded channel that
+    /// has the fewest valid bytes. If that is nearly full of valid ones, the slab used longest ago
+    /// is dropped instead.
     fn clean(&mut self) {
         let channel = self.least_loaded(|channel| !channel.full.is_empty());
         let full = &self.channels[channel].full;
@@ -248,8 +254,11 @@ impl Dida {
             self.items.slabs[slab as usize].valid
         };
         let at = (0..full.len()).min_by_key(valid).expect("the channel has a full block");
-        let share = self.items.valid_share(self.slabs[full[at] as usize]);
-        self.reclaim(channel, at, share <= DROP_SHARE);
+        if self.items.valid_share(self.slabs[full[at] as usize]) > DROP_SHARE {
+            self.drop_oldest();
+        } else {
+            self.reclaim(channel, at, true);
+        }
     }
 
     /// Locality-based eviction: drops the slab of the least loaded channel that was used longest

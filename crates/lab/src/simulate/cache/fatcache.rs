@@ -153,8 +153,8 @@ impl Fatcache {
         }
     }
 
-    /// Frees the place of a victim. `tries` says how many were reclaimed for one slab already: after
-    /// many of which nothing was gained, items are dropped.
+    /// Frees the place of a victim. `tries` says how many were reclaimed for one slab already:
+    /// after many of which nothing was gained, items are dropped.
     fn reclaim(&mut self, waiting: &mut VecDeque<u32>, tries: u32) {
         let at = match self.design.victims {
             Victims::Fifo | Victims::Oldest => 0,
