@@ -36,7 +36,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Lets transactions of this connection write beside others, or not any more; see `docs/sql.md`.
+    /// Lets transactions of this connection write beside others, or not any more; see
+    /// `docs/sql.md`.
     ///
     /// # Errors
     /// `MISUSE` within a transaction.

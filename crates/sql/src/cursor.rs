@@ -8,8 +8,8 @@
 //! 3. An iterator shows an entry as it was when it came there. The record of a key that this cursor
 //!    has written is read from the transaction.
 //! 4. In a *burst* the cursor is at one of several entries that were copied at once; which one the
-//!    caller knows. The iterator is at the last of them, or, if that was the last of all or an error
-//!    came behind it, nowhere. [`TreeCursor::leave_burst`] comes before every other call.
+//!    caller knows. The iterator is at the last of them, or, if that was the last of all or an
+//!    error came behind it, nowhere. [`TreeCursor::leave_burst`] comes before every other call.
 
 use crate::encoding::{BEHIND, Column, Field, encode};
 use crate::failure::{Failure, Result, code};
@@ -302,8 +302,8 @@ impl TreeCursor {
     }
 
     /// Steps on through up to `entries_max` entries and copies them. How many there are, of which
-    /// the cursor is at the first one; none at the end. `None` if a step from here is no step of the
-    /// iterator: then [`Cursor::next`] does it.
+    /// the cursor is at the first one; none at the end. `None` if a step from here is no step of
+    /// the iterator: then [`Cursor::next`] does it.
     pub(crate) fn next_burst(&mut self, entries_max: usize) -> Result<Option<usize>> {
         let state = self.shared.state().borrow();
         if self.body.place != Place::At {
@@ -353,7 +353,8 @@ impl TreeCursor {
         behind.unwrap_or(Ok(())).map(|()| self.body.place == Place::At)
     }
 
-    /// A rowid for a row to append, if transactions write beside others; the cursor is nowhere then.
+    /// A rowid for a row to append, if transactions write beside others; the cursor is nowhere
+    /// then.
     pub(crate) fn new_rowid(&mut self) -> Result<Option<i64>> {
         self.refuse_unless_rows()?;
         let mut state = self.shared.state().borrow_mut();

@@ -4,9 +4,9 @@
 //! 1. A key of at most [`LONG_KEY_BYTES`] is stored as it is. Of a longer one the stored key has so
 //!    many bytes, and behind them a mark and a hash of the whole key; what is cut off comes first
 //!    in the value. So keys are equal if and only if the stored keys are.
-//! 2. No key is the beginning of another one, so no short key is the beginning of a long one: stored
-//!    keys are in the order of the keys, but for long ones that are equal in what is stored of
-//!    them. These are a *group*: next to one another, in the order of their hashes.
+//! 2. No key is the beginning of another one, so no short key is the beginning of a long one:
+//!    stored keys are in the order of the keys, but for long ones that are equal in what is stored
+//!    of them. These are a *group*: next to one another, in the order of their hashes.
 //! 3. [`Entries`] shows whole keys in their order. In a group it knows what is cut off of all
 //!    members, and goes from one to the next by their stored keys.
 

@@ -3,8 +3,8 @@
 //! the order of their commits.
 //!
 //! 1. A get is noted as its key, whether it has found something or not.
-//! 2. A walk is noted as the range from where it was aimed to how far it has come, and to the end of
-//!    the tree if it has found nothing further: what is put in between later is a conflict, too.
+//! 2. A walk is noted as the range from where it was aimed to how far it has come, and to the end
+//!    of the tree if it has found nothing further: what is put in between later is a conflict, too.
 //! 3. Beyond so many walks whole trees are noted: that is more than was read, never less.
 
 use crate::layout::{HEADER_KEY, range};

@@ -7,8 +7,8 @@
 //!    ([`Overlay`]), below what it has in memory. A spill moves the last to the second, so the
 //!    transaction reads the same before and after.
 //! 3. While a savepoint is open, each spilled write has a record of what it replaced, numbered in
-//!    the order of the writes. A savepoint that is older than the last spill is a number: to go back
-//!    to it is to write what the records from the last one down to that number say.
+//!    the order of the writes. A savepoint that is older than the last spill is a number: to go
+//!    back to it is to write what the records from the last one down to that number say.
 //! 4. After a spill that failed, memory and entries need not fit to one another: nothing is written
 //!    any more but the rollback of all.
 //! 5. The commit is the mark: before it nothing has happened. Behind it all has, though not all is

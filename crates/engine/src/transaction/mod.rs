@@ -270,9 +270,9 @@ impl Transaction {
         if is_later { self.ordered.sync_commits() } else { Ok(()) }
     }
 
-    /// Calls `each` with what every write since the first savepoint has replaced, in their order, and
-    /// with each savepoint where it was set. For a caller who moves the writes elsewhere and has to
-    /// take them back there.
+    /// Calls `each` with what every write since the first savepoint has replaced, in their order,
+    /// and with each savepoint where it was set. For a caller who moves the writes elsewhere and
+    /// has to take them back there.
     ///
     /// # Errors
     /// The first one of `each`.
@@ -280,8 +280,8 @@ impl Transaction {
         read(&self.writes).replaced(each)
     }
 
-    /// Calls `each` with the ranges, from a key on and before another one, that are deleted: now, or
-    /// at the first savepoint.
+    /// Calls `each` with the ranges, from a key on and before another one, that are deleted: now,
+    /// or at the first savepoint.
     pub fn deleted_ranges(&self, is_at_first: bool, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
         let writes = read(&self.writes);
         let deleted = if is_at_first { writes.deleted_at_first() } else { writes.deleted() };

@@ -54,9 +54,9 @@ struct Done {
     writes: BTreeSet<i64>,
 }
 
-/// Every value is the number of the transaction that wrote it. Of each transaction it is known whose
-/// values it has read and which it has overwritten, so who comes before whom: no one may come before
-/// itself.
+/// Every value is the number of the transaction that wrote it. Of each transaction it is known
+/// whose values it has read and which it has overwritten, so who comes before whom: no one may come
+/// before itself.
 fn assert_serialisable(done: &BTreeMap<i64, Done>) {
     let mut before: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     let mut overwriter: BTreeMap<(i64, i64), i64> = BTreeMap::new();

@@ -2,9 +2,9 @@
 //!
 //! A step takes a version through several layers and compares keys with one another. A run compares
 //! what keys begin with behind the bucket's prefix, as numbers: as long as these tell, and what a
-//! source comes to is plainly an entry, it is copied, and nothing else is looked at. Whatever is not
-//! plain ends the run: keys of two sources that begin alike, a tombstone, an expiry, a value that
-//! lies apart, the end of the range. Then one step of [`Iter`] decides as always.
+//! source comes to is plainly an entry, it is copied, and nothing else is looked at. Whatever is
+//! not plain ends the run: keys of two sources that begin alike, a tombstone, an expiry, a value
+//! that lies apart, the end of the range. Then one step of [`Iter`] decides as always.
 
 use super::{At, Entered, Iter, Lead};
 use crate::contents::Contents;
