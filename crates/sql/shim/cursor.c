@@ -406,8 +406,13 @@ SQLITE_PRIVATE int sqlite3BtreePayload(BtCursor *pCur, u32 offset, u32 amt, void
   const u8 *pRecord;
   u32 n = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayload(pCur, offset, amt, pBuf);
-  pRecord = silicaRecord(pCur, &n);
-  if( pRecord==0 ) return pCur->skipNext;
+  if( silicaHasEntry(pCur) ){
+    n = pCur->info.nPayload;
+    pRecord = pCur->info.pPayload;
+  }else{
+    pRecord = silicaRecord(pCur, &n);
+    if( pRecord==0 ) return pCur->skipNext;
+  }
   if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
   memcpy(pBuf, pRecord+offset, amt);
   return SQLITE_OK;

@@ -116,7 +116,8 @@ impl Database {
         Database::with_batches_of(engine, SPILL_BYTES_MAX)
     }
 
-    /// As [`Database::on`]; transactions have `bytes` of their writes in memory at most.
+    /// As [`Database::on`]; transactions have `bytes` of their writes in memory at most, or, with
+    /// `usize::MAX`, all of them.
     pub fn with_batches_of(engine: Arc<dyn silica::Engine>, bytes: usize) -> Result<Arc<Self>> {
         Database::build(engine, None, false, bytes, None)
     }
@@ -153,7 +154,10 @@ impl Database {
             );
             Failure::new(code::CANTOPEN, words)
         })?;
-        let spill_bytes = spill_bytes.min(limits.batch_bytes_max / 2);
+        let spill_bytes = match spill_bytes {
+            usize::MAX => usize::MAX,
+            bytes => bytes.min(limits.batch_bytes_max / 2),
+        };
         let batch_bytes = (spill_bytes / 4).min(BATCH_BYTES_MAX);
         let left = spill::look(&Arc::clone(&ordered).snapshot()?)?;
         match left {
