@@ -1,8 +1,8 @@
 //! What a database takes of memory that is many times larger than its memory number:
 //! `cargo run --release -p silica-sql --example small_memory -- DIR mib=1000 memory=2MiB`.
 //! Rows of 1 KB with an index by random text; VmRSS and its peak of each phase, and its speed. A
-//! database that is there is not filled again. `storage=sqlite` is SQLite's own, `batch=200000` puts
-//! so many rows into one transaction.
+//! database that is there is not filled again. `storage=sqlite` is SQLite's own, `batch=200000`
+//! puts so many rows into one transaction.
 
 use silica_sql::sql::{Result, Sql, Value};
 use std::path::PathBuf;
