@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod batch;
+mod burst;
 mod changes;
 mod engine;
 mod environment;
@@ -28,6 +29,7 @@ pub mod transaction;
 mod views;
 
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};
+pub use burst::EntryBurst;
 pub use changes::{ChangePoint, ChangeRing, Changes};
 pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
 pub use environment::Environment;

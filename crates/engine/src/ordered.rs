@@ -1,7 +1,9 @@
 //! The view of stores whose keys are in order: snapshots, ranges, transactions.
 
 use crate::transaction::CommitTurns;
-use crate::{Durability, EntryRef, GetSink, Intent, IterateOptions, OpKind, WriteBatch};
+use crate::{
+    Durability, EntryBurst, EntryRef, GetSink, Intent, IterateOptions, OpKind, WriteBatch,
+};
 use silica_base::{Error, ErrorKind, Result};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -292,6 +294,20 @@ pub trait EntryIter: Send {
     fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool>;
     /// To the entry after this one.
     fn next(&mut self) -> Result<bool>;
+
+    /// Steps on as [`EntryIter::next`] does and copies each entry that it comes to into `burst`,
+    /// until that is full. True if it is at the entry that it has copied last, false if there is no
+    /// further one. What was copied before an error stays in the burst.
+    fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        while !burst.is_full() {
+            if !self.next()? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(true)
+    }
+
     /// To the entry before this one.
     fn prev(&mut self) -> Result<bool>;
     /// The key here.

@@ -1,14 +1,12 @@
 //! What a database takes of memory that is many times larger than its memory number:
 //! `cargo run --release -p silica-sql --example small_memory -- DIR mib=1000 memory=2MiB`.
 //! Rows of 1 KB with an index by random text; VmRSS and its peak of each phase, and its speed. A
-//! database that is there is not filled again. `storage=sqlite` is SQLite's own.
+//! database that is there is not filled again. `storage=sqlite` is SQLite's own, `batch=200000`
+//! puts so many rows into one transaction.
 
 use silica_sql::sql::{Result, Sql, Value};
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Rows of a transaction.
-const BATCH: i64 = 1000;
 
 /// A number of `/proc/self/status`, in KiB.
 fn status(name: &str) -> u64 {
@@ -35,12 +33,13 @@ fn text_of(row: i64) -> String {
     format!("k{:016x}", (row as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-fn fill(sql: &mut Sql, from: i64, rows: i64) -> Result<()> {
-    for first in (from + 1..=rows).step_by(BATCH as usize) {
+/// Inserts rows behind `from`, up to `rows`, `batch` in a transaction.
+fn fill(sql: &mut Sql, from: i64, rows: i64, batch: i64) -> Result<()> {
+    for first in (from + 1..=rows).step_by(batch as usize) {
         sql.run("BEGIN")?;
         {
             let mut insert = sql.prepare("INSERT INTO t VALUES (?, ?, randomblob(1000))")?;
-            for row in first..first + BATCH {
+            for row in first..=(first + batch - 1).min(rows) {
                 insert.bind(&[row.into(), text_of(row).into()])?;
                 while insert.step()? {}
                 insert.reset();
@@ -55,12 +54,14 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(arguments.next().expect("DIR comes first"));
     let (mut mib, mut memory, mut storage) = (100, "2MiB".to_string(), "silica".to_string());
+    let mut batch = 1000;
     for argument in arguments {
         match argument.split_once('=').expect("NAME=VALUE") {
             ("mib", value) => mib = value.parse().expect("a number"),
             ("memory", value) => memory = value.into(),
             ("storage", value) => storage = value.into(),
-            (name, _) => panic!("no argument {name}; there are mib, memory and storage"),
+            ("batch", value) => batch = value.parse().expect("a number"),
+            (name, _) => panic!("no argument {name}; there are mib, memory, storage and batch"),
         }
     }
     let rows = mib * 1000;
@@ -75,7 +76,7 @@ fn main() -> Result<()> {
     let Value::Integer(there) = sql.query("SELECT coalesce(max(a), 0) FROM t", &[])?[0][0] else {
         panic!("a number")
     };
-    phase("inserts", rows - there, || fill(&mut sql, there, rows))?;
+    phase("inserts", rows - there, || fill(&mut sql, there, rows, batch))?;
     let mut next = 7_u64;
     let mut random = || {
         next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -103,6 +104,9 @@ fn main() -> Result<()> {
             sql.execute(update, &[random().into()]).map(drop)
         })
     })?;
+    phase("rows of a new index", rows, || sql.run("CREATE INDEX j ON t (k, a); DROP INDEX j"))?;
+    phase("rows of an update", rows, || sql.run("UPDATE t SET v = zeroblob(900)"))?;
+    phase("rows of a vacuum", rows, || sql.run("VACUUM"))?;
     phase("closed", 0, || {
         drop(sql);
         Ok(())

@@ -128,6 +128,10 @@ static void silicaNoteEntry(BtCursor *pCur, const SilicaEntry *pEntry){
 
 #define silicaHasEntry(pCur) ((pCur)->info.nSize!=0 && (pCur)->eState==CURSOR_VALID)
 
+/* What the machine sees of a record that cannot be read: a header of two bytes, of which none is at
+** hand, so that it asks sqlite3BtreePayload() for them, which fails. */
+static const u8 silicaUnread[] = {2, 0};
+
 SQLITE_PRIVATE int sqlite3BtreeFirst(BtCursor *pCur, int *pRes){
   SilicaEntry entry;
   int rc;
@@ -156,6 +160,24 @@ SQLITE_PRIVATE int sqlite3BtreeLast(BtCursor *pCur, int *pRes){
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeLast(pCur, pRes);
   SILICA_FAULT(pCur);
   *pRes = 1;
+  /* Who goes to the end with a cursor that writes looks for a new rowid, if nothing has cursors run
+  ** backwards. */
+  if( pCur->pKeyInfo==0 && (pCur->curFlags & BTCF_WriteFlag)!=0
+   && (pCur->pBtree->db->flags & SQLITE_ReverseOrder)==0 ){
+    int64_t rowid = 0;
+    int isGiven = 0;
+    rc = silica_sql_cursor_new_rowid(silicaCursor(pCur), &rowid, &isGiven);
+    if( rc!=SQLITE_OK ) return silicaEnd(pCur, rc, 1);
+    if( isGiven ){
+      *pRes = 0;
+      silicaEnd(pCur, SQLITE_OK, 0);
+      pCur->info.nKey = rowid-1;
+      pCur->info.pPayload = (u8*)silicaUnread;
+      pCur->info.nPayload = sizeof(silicaUnread);
+      pCur->info.nSize = 1;
+      return SQLITE_OK;
+    }
+  }
   entry.record = 0;
   rc = silica_sql_cursor_last(silicaCursor(pCur), pRes, &entry);
   rc = silicaEnd(pCur, rc, *pRes);
@@ -165,8 +187,18 @@ SQLITE_PRIVATE int sqlite3BtreeLast(BtCursor *pCur, int *pRes){
 
 SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
   SilicaEntry entry;
+  SilicaCursor *pStore;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeNext(pCur, flags);
+  pStore = silicaCursor(pCur);
+  /* An entry that came with an earlier one, unless the tree was written since. */
+  if( pStore->at+1<pStore->count && silicaHasEntry(pCur) ){
+    const SilicaEntry *pEntry = &pStore->entries[++pStore->at];
+    pCur->info.nKey = pEntry->rowid;
+    pCur->info.pPayload = (u8*)pEntry->record;
+    pCur->info.nPayload = pEntry->size;
+    return SQLITE_OK;
+  }
   SILICA_FAULT(pCur);
   if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
   entry.record = 0;
@@ -323,7 +355,13 @@ SQLITE_PRIVATE i64 sqlite3BtreeIntegerKey(BtCursor *pCur){
 }
 
 SQLITE_PRIVATE i64 sqlite3BtreeOffset(BtCursor *pCur){
-  return isSilica(pCur->pBtree) ? 0 : stock_sqlite3BtreeOffset(pCur);
+  if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreeOffset(pCur);
+#ifdef SQLITE_DEBUG
+  /* With less than whole records at hand the machine keeps long columns by what this says. */
+  return sqlite3BtreeIntegerKey(pCur);
+#else
+  return 0;
+#endif
 }
 
 /* The record here; NULL on an error, which the cursor has then. */
@@ -335,10 +373,6 @@ static const u8 *silicaRecord(BtCursor *pCur, u32 *pn){
   if( pRecord==0 ) silicaFail(pCur);
   return pRecord;
 }
-
-/* What the machine sees of a record that cannot be read: a header of two bytes, of which none is at
-** hand, so that it asks sqlite3BtreePayload() for them, which fails. */
-static const u8 silicaUnread[] = {2, 0};
 
 SQLITE_PRIVATE const void *sqlite3BtreePayloadFetch(BtCursor *pCur, u32 *pAmt){
   const u8 *pRecord;
@@ -372,8 +406,13 @@ SQLITE_PRIVATE int sqlite3BtreePayload(BtCursor *pCur, u32 offset, u32 amt, void
   const u8 *pRecord;
   u32 n = 0;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePayload(pCur, offset, amt, pBuf);
-  pRecord = silicaRecord(pCur, &n);
-  if( pRecord==0 ) return pCur->skipNext;
+  if( silicaHasEntry(pCur) ){
+    n = pCur->info.nPayload;
+    pRecord = pCur->info.pPayload;
+  }else{
+    pRecord = silicaRecord(pCur, &n);
+    if( pRecord==0 ) return pCur->skipNext;
+  }
   if( (u64)offset+amt>n ) return SQLITE_CORRUPT_BKPT;
   memcpy(pBuf, pRecord+offset, amt);
   return SQLITE_OK;

@@ -77,7 +77,8 @@ const STEP: &[&str] = &["sqlite3_step"];
 
 const PREPARE: &[&str] = &["sqlite3_prepare_v2", "sqlite3_prepare_v3", "sqlite3Reprepare"];
 
-const MAIN: &[&str] = &["sqlite3ErrStr", "sqlite3_close", "sqlite3_close_v2"];
+const MAIN: &[&str] =
+    &["sqlite3ErrStr", "sqlite3_close", "sqlite3_close_v2", "sqlite3_file_control"];
 
 /// The files of the shim that stand behind btree.c, in their order.
 const BTREE_TEXTS: [&str; 3] = ["handle.c", "cursor.c", "write.c"];

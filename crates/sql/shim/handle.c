@@ -35,6 +35,9 @@ struct SilicaHandle {
 #define silicaDb(p) (silicaHandle(p)->pDb)
 #define silicaCursor(pCur) ((SilicaCursor*)(pCur)->pPage)
 
+/* The statement that is compiled is not to be kept. */
+static SQLITE_THREAD_LOCAL int silicaIsNotKept = 0;
+
 /* Databases that are opened while this is not 0 are SQLite's own files. */
 static SQLITE_THREAD_LOCAL int silicaOpensStock = 0;
 
@@ -91,7 +94,7 @@ static int silicaConnect(Btree *p){
 
 /* What the URI says of the store, for silica_sql_open(); NULL for nothing. */
 static char *silicaOptions(const char *zFilename){
-  static const char *const azName[] = { "memory_bytes", "results_bytes" };
+  static const char *const azName[] = { "memory_bytes", "results_bytes", "transaction_bytes" };
   char *zOptions = 0;
   int i;
   for(i=0; i<ArraySize(azName); i++){
@@ -332,7 +335,7 @@ SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, int *pSchemaVers
   if( p->inTrans!=TRANS_WRITE && !(p->inTrans==TRANS_READ && !wrflag) ){
     if( wrflag && sqlite3BtreeIsReadonly(p) ) return SQLITE_READONLY;
     do{
-      rc = silica_sql_begin(pDb, wrflag!=0);
+      rc = silica_sql_begin(pDb, wrflag);
     }while( rc==SQLITE_BUSY && p->inTrans==TRANS_NONE
          && sqlite3InvokeBusyHandler(&p->db->busyHandler) );
     if( rc!=SQLITE_OK ) return silicaError(p, rc);
@@ -358,7 +361,10 @@ SQLITE_PRIVATE int sqlite3BtreeCommitPhaseOne(Btree *p, const char *zSuperJrnl){
     int rc, keep;
     if( p->inTrans!=TRANS_WRITE ) return SQLITE_OK;
     keep = silicaKeepsReading(p);
-    rc = silica_sql_commit(silicaDb(p), silicaHandle(p)->level>=PAGER_SYNCHRONOUS_FULL, keep);
+    /* Another transaction may have the turn, if this one writes beside others. */
+    do{
+      rc = silica_sql_commit(silicaDb(p), silicaHandle(p)->level>=PAGER_SYNCHRONOUS_FULL, keep);
+    }while( rc==SQLITE_BUSY && sqlite3InvokeBusyHandler(&p->db->busyHandler) );
     if( rc==SQLITE_OK ) p->inTrans = keep ? TRANS_READ : TRANS_NONE;
     return silicaError(p, rc);
   }

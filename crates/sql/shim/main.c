@@ -34,6 +34,30 @@ SQLITE_API unsigned char *sqlite3_serialize(
   return pPages;
 }
 
+/* PRAGMA silica_concurrent: transactions of the connection write beside others. */
+SQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){
+  if( op==SQLITE_FCNTL_PRAGMA && db ){
+    char **azPragma = (char**)pArg;
+    Btree *p;
+    int rc, isOn = 0;
+    if( azPragma[1]==0 || sqlite3StrICmp(azPragma[1], "silica_concurrent")!=0 ){
+      return stock_sqlite3_file_control(db, zDbName, op, pArg);
+    }
+    sqlite3_mutex_enter(db->mutex);
+    p = sqlite3DbNameToBtree(db, zDbName);
+    rc = p && isSilica(p) ? silicaConnect(p) : SQLITE_NOTFOUND;
+    if( rc==SQLITE_OK ){
+      int on = azPragma[2] ? sqlite3GetBoolean(azPragma[2], 0) : -1;
+      rc = silicaError(p, silica_sql_concurrent(silicaDb(p), on, &isOn));
+      silicaIsNotKept = 1;
+      azPragma[0] = sqlite3_mprintf("%s", rc==SQLITE_OK ? (isOn ? "1" : "0") : silicaWords);
+    }
+    sqlite3_mutex_leave(db->mutex);
+    return rc;
+  }
+  return stock_sqlite3_file_control(db, zDbName, op, pArg);
+}
+
 /* Statements that are kept end before their connection does. */
 static void silicaBeforeClose(sqlite3 *db){
   if( db && sqlite3SafetyCheckSickOrOk(db) ){

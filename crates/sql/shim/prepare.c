@@ -287,7 +287,7 @@ static SilicaStatement *silicaMake(
   pStatement->nKey = pText->nKey;
   pStatement->nHidden = pText->nHidden;
   pStatement->prepFlags = prepFlags;
-  pStatement->isKeepable = 1;
+  pStatement->isKeepable = !silicaIsNotKept;
   pStatement->isCacheable = silicaIsCacheable(p, &isOneRow);
   pStatement->isOneRow = isOneRow;
   memcpy(pStatement->zKey, pText->zKey, pText->nKey);
@@ -320,6 +320,7 @@ static int silicaCompile(
   Vdbe *p;
   int rc;
   *ppStatement = 0;
+  silicaIsNotKept = 0;
   rc = sqlite3LockAndPrepare(db, pText->zKey, pText->nKey, prepFlags, 0, &pStmt, 0);
   if( rc!=SQLITE_OK || pStmt==0 ) return rc==SQLITE_OK ? SQLITE_MISMATCH : rc;
   p = (Vdbe*)pStmt;

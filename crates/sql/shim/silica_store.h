@@ -63,8 +63,12 @@ const char *silica_sql_message(SilicaDb *db);
 int silica_sql_code(SilicaDb *db);
 
 /* Begins a transaction, or makes one that reads one that writes. SQLITE_BUSY if another one
-** writes, SQLITE_BUSY_SNAPSHOT if this one reads what is not the newest, SQLITE_READONLY. */
+** writes, SQLITE_BUSY_SNAPSHOT if this one reads what is not the newest, SQLITE_READONLY.
+** With `write` above 1 it has the turn to write in any case.
+*/
 int silica_sql_begin(SilicaDb *db, int write);
+/* Lets transactions write beside others, or not any more, or asks if `on` is below 0. */
+int silica_sql_concurrent(SilicaDb *db, int on, int *is_on);
 /* Ends it; with `keep` it goes on as one that reads, of the newest. A commit whose sync fails is
 ** SQLITE_IOERR_FSYNC. */
 int silica_sql_commit(SilicaDb *db, int synced, int keep);
@@ -105,12 +109,6 @@ int silica_sql_result_begin(SilicaDb *db);
 void silica_sql_result_end(SilicaDb *db, const uint8_t *key, uint32_t key_bytes,
                            const uint8_t *rows, uint32_t size, int keeps);
 
-/* `columns` is NULL for a tree of rows; else it has `count` columns, by which entries are
-** distinct. The cursor begins nowhere. */
-int silica_sql_cursor_open(SilicaDb *db, uint32_t root, const SilicaColumn *columns, int count,
-                           SilicaCursor **cursor);
-void silica_sql_cursor_close(SilicaCursor *cursor);
-
 /* The entry that a cursor has come to: its rowid, 0 in an index, and its record; NULL where that is
 ** not at hand and silica_sql_cursor_record() has to be asked. */
 typedef struct SilicaEntry SilicaEntry;
@@ -120,9 +118,27 @@ struct SilicaEntry {
   uint32_t size;
 };
 
+/* How a cursor begins; the rest is Rust's. After many steps forwards it has `count` entries at once
+** and is at entry `at` of them. Whoever counts `at` up, below `count`, has stepped, without a call.
+** Every call takes that into account. The entries stay until the next call with the cursor. */
+struct SilicaCursor {
+  const SilicaEntry *entries;
+  uint32_t count;
+  uint32_t at;
+};
+
+/* `columns` is NULL for a tree of rows; else it has `count` columns, by which entries are
+** distinct. The cursor begins nowhere. */
+int silica_sql_cursor_open(SilicaDb *db, uint32_t root, const SilicaColumn *columns, int count,
+                           SilicaCursor **cursor);
+void silica_sql_cursor_close(SilicaCursor *cursor);
+
 /* To an end; *is_empty is 1 where there is nothing. */
 int silica_sql_cursor_first(SilicaCursor *cursor, int *is_empty, SilicaEntry *entry);
 int silica_sql_cursor_last(SilicaCursor *cursor, int *is_empty, SilicaEntry *entry);
+/* If transactions write beside others: a rowid for a new row of the cursor's tree, which goes nowhere
+** then; else *is_given is 0. */
+int silica_sql_cursor_new_rowid(SilicaCursor *cursor, int64_t *rowid, int *is_given);
 /* One entry on or back, from where the cursor is, also if that entry is gone; SQLITE_DONE at the
 ** end, and from nowhere. */
 int silica_sql_cursor_next(SilicaCursor *cursor, SilicaEntry *entry);

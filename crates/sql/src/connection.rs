@@ -36,6 +36,34 @@ impl Connection {
 }
 
 impl Connection {
+    /// Lets transactions of this connection write beside others, or not any more; see
+    /// `docs/sql.md`.
+    ///
+    /// # Errors
+    /// `MISUSE` within a transaction.
+    pub fn set_concurrent(&self, is_concurrent: bool) -> Result<()> {
+        self.shared.set_concurrent(is_concurrent)
+    }
+
+    /// True if transactions of this connection write beside others.
+    pub fn is_concurrent(&self) -> bool {
+        self.shared.is_concurrent()
+    }
+
+    /// As [`Session::begin`], of a transaction that writes and has the turn, also if others of this
+    /// connection write beside others.
+    ///
+    /// # Errors
+    /// As of [`Session::begin`].
+    pub fn begin_exclusive(&self) -> Result<()> {
+        self.shared.begin(true, true)
+    }
+
+    /// See [`Database::spills`].
+    pub fn spills(&self) -> u64 {
+        self.shared.database().spills()
+    }
+
     /// Bytes of memory that the writes of the transaction take until its commit.
     pub(crate) fn written_bytes(&self) -> usize {
         self.shared.written_bytes()
@@ -80,7 +108,7 @@ impl Session for Connection {
     type Cursor = TreeCursor;
 
     fn begin(&self, is_to_write: bool) -> Result<()> {
-        self.shared.begin(is_to_write)
+        self.shared.begin(is_to_write, false)
     }
 
     fn commit(&self, is_synced: bool, keeps_reading: bool) -> Result<()> {

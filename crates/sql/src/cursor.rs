@@ -7,14 +7,18 @@
 //!    at the entry before the gap, which nobody has looked for yet.
 //! 3. An iterator shows an entry as it was when it came there. The record of a key that this cursor
 //!    has written is read from the transaction.
+//! 4. In a *burst* the cursor is at one of several entries that were copied at once; which one the
+//!    caller knows. The iterator is at the last of them, or, if that was the last of all or an
+//!    error came behind it, nowhere. [`TreeCursor::leave_burst`] comes before every other call.
 
 use crate::encoding::{BEHIND, Column, Field, encode};
 use crate::failure::{Failure, Result, code};
 use crate::layout::{prefix, row_key, rowid_of};
+use crate::long_keys::Entries;
 use crate::storage::{Cursor, Equal, Found};
 use crate::transaction::{Buffers, Shared, State};
 use crate::view::Idle;
-use silica::engine::EntryIter;
+use silica::engine::EntryBurst;
 use std::mem::take;
 use std::rc::Rc;
 
@@ -73,7 +77,7 @@ impl Body {
     }
 
     /// The iterator, to be moved elsewhere.
-    fn open(&mut self, state: &mut State) -> Result<&mut dyn EntryIter> {
+    fn open(&mut self, state: &mut State) -> Result<&mut Entries> {
         self.is_aligned = false;
         if self.generation != state.generation() {
             self.iterator = None;
@@ -83,11 +87,11 @@ impl Body {
             Some(iterator) => iterator,
             None => state.iterate(self.root)?,
         };
-        Ok(&mut *self.iterator.insert(iterator).iterator)
+        Ok(&mut self.iterator.insert(iterator).iterator)
     }
 
     /// The iterator, if a step leads from this place to its neighbours.
-    fn at_hand(&mut self, state: &State) -> Option<&mut Box<dyn EntryIter>> {
+    fn at_hand(&mut self, state: &State) -> Option<&mut Entries> {
         let is_here = self.is_aligned && self.generation == state.generation();
         self.iterator.as_mut().filter(|_| is_here).map(|idle| &mut idle.iterator)
     }
@@ -178,7 +182,7 @@ impl Body {
         let is_there = state.get(key, |entry| {
             record.clear();
             entry.is_some_and(|entry| {
-                record.extend_from_slice(entry.value);
+                record.extend_from_slice(entry);
                 true
             })
         })?;
@@ -243,9 +247,7 @@ impl Body {
             return Err(Failure::new(code::CORRUPT, words));
         }
         match &self.iterator {
-            Some(Idle { iterator, .. }) if self.source == Source::Iterator => {
-                Ok(iterator.entry().value)
-            }
+            Some(Idle { iterator, .. }) if self.source == Source::Iterator => Ok(iterator.record()),
             _ => Ok(&self.record),
         }
     }
@@ -270,7 +272,13 @@ pub struct TreeCursor {
     body: Body,
     /// The key of an entry that is written.
     written: Vec<u8>,
+    burst: EntryBurst,
+    /// What is behind the burst, if that is not another entry.
+    behind: Option<Result<()>>,
 }
+
+/// Bytes of a burst: what is copied is read soon after, out of the processor's cache.
+const BURST_BYTES_MAX: usize = 32 << 10;
 
 impl TreeCursor {
     pub(crate) fn new(shared: Rc<Shared>, root: u32, columns: Option<&[Column]>) -> Self {
@@ -279,7 +287,7 @@ impl TreeCursor {
             buffers.columns.extend_from_slice(columns);
             take(&mut buffers.columns)
         });
-        let Buffers { key, record, written, .. } = buffers;
+        let Buffers { key, record, written, burst, .. } = buffers;
         let body = Body {
             root,
             place: Place::Nowhere,
@@ -290,7 +298,72 @@ impl TreeCursor {
             iterator: None,
             generation: 0,
         };
-        TreeCursor { shared, columns, body, written }
+        TreeCursor { shared, columns, body, written, burst, behind: None }
+    }
+
+    /// Steps on through up to `entries_max` entries and copies them. How many there are, of which
+    /// the cursor is at the first one; none at the end. `None` if a step from here is no step of
+    /// the iterator: then [`Cursor::next`] does it.
+    pub(crate) fn next_burst(&mut self, entries_max: usize) -> Result<Option<usize>> {
+        let state = self.shared.state().borrow();
+        if self.body.place != Place::At {
+            return Ok(None);
+        }
+        let Some(iterator) = self.body.at_hand(&state) else { return Ok(None) };
+        self.burst.begin(entries_max, BURST_BYTES_MAX);
+        self.behind = match iterator.next_many(&mut self.burst) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        if self.burst.is_empty() {
+            self.body.arrive(false);
+            return self.behind.take().unwrap_or(Ok(())).map(|()| Some(0));
+        }
+        Ok(Some(self.burst.len()))
+    }
+
+    /// Rowids, 0 in an index, and records of the burst.
+    pub(crate) fn burst(&self) -> impl Iterator<Item = (i64, &[u8])> {
+        let is_of_rows = self.columns.is_none();
+        self.burst.iter().map(move |(key, record)| {
+            (if is_of_rows { rowid_of(key).unwrap_or_default() } else { 0 }, record)
+        })
+    }
+
+    /// Ends a burst at its entry `at`.
+    pub(crate) fn leave_burst(&mut self, at: usize) {
+        if self.behind.is_none() && at + 1 == self.burst.len() {
+            self.body.arrive(true);
+            return;
+        }
+        self.behind = None;
+        let body = &mut self.body;
+        body.key.clear();
+        body.key.extend_from_slice(self.burst.key(at));
+        body.record.clear();
+        body.record.extend_from_slice(self.burst.value(at));
+        (body.is_aligned, body.place, body.source) = (false, Place::At, Source::Buffer);
+    }
+
+    /// Ends a burst at its last entry, to step on; false if nothing is behind it.
+    pub(crate) fn pass_burst(&mut self) -> Result<bool> {
+        let behind = self.behind.take();
+        self.body.arrive(behind.is_none());
+        behind.unwrap_or(Ok(())).map(|()| self.body.place == Place::At)
+    }
+
+    /// A rowid for a row to append, if transactions write beside others; the cursor is nowhere
+    /// then.
+    pub(crate) fn new_rowid(&mut self) -> Result<Option<i64>> {
+        self.refuse_unless_rows()?;
+        let mut state = self.shared.state().borrow_mut();
+        let rowid = state.new_rowid(self.shared.database(), self.body.root)?;
+        if rowid.is_some() {
+            self.body.leave();
+            self.body.is_aligned = false;
+        }
+        Ok(rowid)
     }
 
     fn refuse_unless_rows(&self) -> Result<()> {
@@ -305,7 +378,7 @@ impl Drop for TreeCursor {
     fn drop(&mut self) {
         // It is borrowed if a call of it has panicked.
         let Ok(mut state) = self.shared.state().try_borrow_mut() else { return };
-        let TreeCursor { columns, body, written, .. } = self;
+        let TreeCursor { columns, body, written, burst, .. } = self;
         if let Some(idle) = body.iterator.take() {
             state.put_back(idle, body.generation);
         }
@@ -314,6 +387,7 @@ impl Drop for TreeCursor {
             record: take(&mut body.record),
             written: take(written),
             columns: columns.take().unwrap_or_default(),
+            burst: take(burst),
         });
     }
 }
@@ -407,9 +481,7 @@ impl Cursor for TreeCursor {
             return None;
         }
         let record = match &body.iterator {
-            Some(Idle { iterator, .. }) if body.source == Source::Iterator => {
-                iterator.entry().value
-            }
+            Some(Idle { iterator, .. }) if body.source == Source::Iterator => iterator.record(),
             _ => &body.record[..],
         };
         let is_of_rows = self.columns.is_none();
@@ -445,8 +517,8 @@ impl Cursor for TreeCursor {
         self.written.clear();
         self.written.extend_from_slice(&prefix(self.body.root));
         encode(&mut self.written, columns, fields);
-        self.shared.database().check_key(&self.written)?;
-        self.shared.database().check_record(record.len())?;
+        // Of a long key much is in the value.
+        self.shared.database().check_record(self.written.len().saturating_add(record.len()))?;
         let mut state = self.shared.state().borrow_mut();
         state.put_key(self.body.root, &self.written, record)?;
         self.body.go_to_written(&state, &self.written);

@@ -12,15 +12,29 @@
 use crate::failure::{Failure, Result, code};
 use crate::keyspaces::Keyspaces;
 use crate::layout::{HEADER_KEY, Header};
-use crate::pieces::{self, Failed};
 use crate::results::{Results, Written};
+use crate::spill::{self, Failed, Spilled};
 use crate::view::{Kept, Slot, View};
 use log::error;
-use silica::engine::transaction::Transaction;
+use silica::engine::transaction::{Transaction, Wait};
 use silica::engine::{Ordered, SnapshotExt};
 use silica::{DEFAULT_ENGINE, Durability, Error, ErrorKind, KeyRange, Keyspace, Silica};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a transaction has in memory is at most this part of the database's memory, in these bounds.
+const SPILL_PART: u64 = 4;
+const SPILL_BYTES_MIN: usize = 256 << 10;
+const SPILL_BYTES_MAX: usize = 16 << 20;
+/// Bytes of what is written at once of a transaction that spills: it is there twice meanwhile.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that a transaction has in memory at most in a database with so much memory.
+pub(crate) fn spill_bytes_of(memory_bytes: u64) -> usize {
+    let share = usize::try_from(memory_bytes / SPILL_PART).unwrap_or(usize::MAX);
+    share.clamp(SPILL_BYTES_MIN, SPILL_BYTES_MAX)
+}
 
 /// What changes with each commit.
 struct State {
@@ -40,9 +54,16 @@ pub struct Database {
     state: Mutex<State>,
     commits: AtomicU64,
     ordered: Arc<dyn Ordered>,
-    key_bytes_max: usize,
     value_bytes_max: usize,
-    batch_bytes_max: usize,
+    /// Bytes that a transaction has in memory at most, and what is written of them at once.
+    pub(crate) spill_bytes: usize,
+    pub(crate) batch_bytes: usize,
+    /// How often transactions have spilled.
+    spills: AtomicU64,
+    /// Whoever has it commits what was written beside others.
+    commit_beside: Mutex<()>,
+    /// The next rowid of trees that rows were appended to beside others.
+    rowids: Mutex<BTreeMap<u32, i64>>,
     pub(crate) is_read_only: bool,
     results: Option<Arc<Results>>,
     /// Its own store, which is closed with it; none in one that the program has open.
@@ -53,6 +74,13 @@ pub struct Database {
 pub(crate) struct Turn {
     database: Arc<Database>,
     is_over: bool,
+}
+
+impl Turn {
+    /// A commit has happened and is not all there.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
 }
 
 impl Drop for Turn {
@@ -70,11 +98,11 @@ impl Database {
         store: Silica,
         is_read_only: bool,
         results: Option<Results>,
+        spill_bytes: usize,
     ) -> Result<Arc<Self>> {
         let engine = Arc::clone(keyspace.engine());
-        let batch_bytes_max = engine.descriptor().limits.batch_bytes_max;
         let store = Some((keyspace, Arc::new(store)));
-        Database::build(engine, store, is_read_only, batch_bytes_max, results)
+        Database::build(engine, store, is_read_only, spill_bytes, results)
     }
 
     /// The other keyspaces of its own store.
@@ -85,20 +113,36 @@ impl Database {
 
     /// The database in an engine that keeps an order, which nobody else may write to.
     pub fn on(engine: Arc<dyn silica::Engine>) -> Result<Arc<Self>> {
-        let batch_bytes_max = engine.descriptor().limits.batch_bytes_max;
-        Database::with_batches_of(engine, batch_bytes_max)
+        Database::with_batches_of(engine, SPILL_BYTES_MAX)
     }
 
-    /// As [`Database::on`]; commits of more than `bytes` are written in pieces of a quarter.
+    /// As [`Database::on`]; transactions have `bytes` of their writes in memory at most, or, with
+    /// `usize::MAX`, all of them.
     pub fn with_batches_of(engine: Arc<dyn silica::Engine>, bytes: usize) -> Result<Arc<Self>> {
         Database::build(engine, None, false, bytes, None)
+    }
+
+    /// How often transactions have put what they had written aside, since it did not fit into
+    /// their memory.
+    pub fn spills(&self) -> u64 {
+        self.spills.load(Ordering::Relaxed)
+    }
+
+    /// A transaction spills.
+    pub(crate) fn count_spill(&self) {
+        self.spills.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Where a transaction that reads `view` puts writes aside.
+    pub(crate) fn spilled(&self, view: &View) -> Result<Spilled> {
+        Ok(Spilled::new(&self.ordered, &view.snapshot, self.batch_bytes)?)
     }
 
     fn build(
         engine: Arc<dyn silica::Engine>,
         store: Option<(Keyspace, Arc<Silica>)>,
         is_read_only: bool,
-        batch_bytes_max: usize,
+        spill_bytes: usize,
         results: Option<Results>,
     ) -> Result<Arc<Self>> {
         let limits = engine.descriptor().limits;
@@ -110,15 +154,20 @@ impl Database {
             );
             Failure::new(code::CANTOPEN, words)
         })?;
-        let left = pieces::look(&Arc::clone(&ordered).snapshot()?)?;
+        let spill_bytes = match spill_bytes {
+            usize::MAX => usize::MAX,
+            bytes => bytes.min(limits.batch_bytes_max / 2),
+        };
+        let batch_bytes = (spill_bytes / 4).min(BATCH_BYTES_MAX);
+        let left = spill::look(&Arc::clone(&ordered).snapshot()?)?;
         match left {
-            pieces::Left::Commit(_) if is_read_only => {
+            spill::Left::Commit(_) if is_read_only => {
                 let words = "a large transaction was committed and is not all written; open the \
                              database once to write to it";
                 return Err(Failure::new(code::CANTOPEN, words));
             }
             _ if is_read_only => {}
-            left => pieces::recover(&ordered, &left)?,
+            left => spill::recover(&ordered, &left, batch_bytes)?,
         }
         let snapshot = Arc::clone(&ordered).snapshot()?;
         let header = snapshot.get_with(HEADER_KEY, |entry| {
@@ -130,9 +179,12 @@ impl Database {
             state: Mutex::new(state),
             commits: AtomicU64::new(0),
             ordered,
-            key_bytes_max: limits.key_bytes_max,
-            value_bytes_max: limits.value_bytes_max.saturating_sub(pieces::BESIDE_BYTES_MAX),
-            batch_bytes_max,
+            value_bytes_max: limits.value_bytes_max.saturating_sub(spill::BESIDE_BYTES_MAX),
+            spill_bytes,
+            batch_bytes,
+            spills: AtomicU64::new(0),
+            commit_beside: Mutex::default(),
+            rowids: Mutex::default(),
             is_read_only,
             results: results.map(Arc::new),
             store,
@@ -209,16 +261,64 @@ impl Database {
     }
 
     /// A transaction of whoever has the turn, on the view that came with it.
-    pub(crate) fn transaction(&self, view: &View) -> Transaction {
-        Transaction::begin_alone(Arc::clone(&self.ordered), Arc::clone(&view.snapshot))
+    ///
+    /// One that is not alone looks at its commit whether what it watches was written since.
+    pub(crate) fn transaction(&self, view: &View, is_alone: bool) -> Transaction {
+        let (ordered, snapshot) = (Arc::clone(&self.ordered), Arc::clone(&view.snapshot));
+        match is_alone {
+            true => Transaction::begin_alone(ordered, snapshot),
+            false => Transaction::begin_at(ordered, snapshot, Wait::Forever),
+        }
     }
 
-    /// Commits what was written in `turn`, and ends that. Others see the writes then; they are not
+    /// Commits a transaction that has written beside others, if nothing that it watches was written
+    /// since `view`.
+    ///
+    /// # Errors
+    /// `BUSY` while a transaction has the turn, `BUSY_SNAPSHOT` if something was written.
+    pub(crate) fn commit_beside(
+        self: &Arc<Self>,
+        view: &View,
+        transaction: &mut Transaction,
+        header: Header,
+        written: &Written,
+    ) -> Result<()> {
+        // Commits wait for one another, but for no transaction of somebody who thinks.
+        let _one = self.commit_beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut turn, now) = self.begin_writing(None)?;
+        // The header is watched: if this has not changed it, it is what it was.
+        let header = if header == view.header { now.header } else { header };
+        if let Some(results) = &self.results {
+            results.stamp(written, self.commits() + 1);
+        }
+        transaction.commit(Durability::Buffered)?;
+        self.end_turn(&mut turn, header);
+        Ok(())
+    }
+
+    /// True if rowids of a tree were taken before.
+    pub(crate) fn knows_rowids(&self, root: u32) -> bool {
+        self.rowids.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&root)
+    }
+
+    /// So many rowids in a row, behind `last` and behind all that were taken; the first of them.
+    /// `None` if there are not so many.
+    pub(crate) fn take_rowids(&self, root: u32, last: i64, count: i64) -> Option<i64> {
+        let mut rowids = self.rowids.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = rowids.entry(root).or_insert(1);
+        let first = (*next).max(last.max(0).checked_add(1)?);
+        *next = first.checked_add(count)?;
+        Some(first)
+    }
+
+    /// Commits what was written in `turn`, all of it in memory or all of it spilled, and ends the
+    /// turn. Others see the writes then; they are not
     /// synced. After an error the turn goes on.
     pub(crate) fn commit(
         &self,
         turn: &mut Turn,
-        transaction: &mut Transaction,
+        view: &View,
+        (transaction, spilled): (&mut Transaction, Option<&Spilled>),
         header: Header,
         written: &Written,
     ) -> Result<()> {
@@ -226,17 +326,30 @@ impl Database {
             // Only whoever has the turn counts commits up.
             results.stamp(written, self.commits() + 1);
         }
-        if transaction.bytes() > self.batch_bytes_max {
-            self.commit_in_pieces(turn, transaction)?;
-        } else {
-            match transaction.commit(Durability::Buffered) {
+        match spilled {
+            Some(spilled) => self.commit_spilled(turn, spilled)?,
+            None => match transaction.commit(Durability::Buffered) {
                 // Many small writes: each takes more than its bytes.
                 Err(error) if error.kind() == ErrorKind::TooLarge => {
-                    self.commit_in_pieces(turn, transaction)?;
+                    self.count_spill();
+                    let mut spilled = self.spilled(view)?;
+                    let moved = spilled.spill(transaction, false).map_err(Failure::from);
+                    let done = moved.and_then(|_| self.commit_spilled(turn, &spilled));
+                    done.inspect_err(|_| {
+                        if !turn.is_over {
+                            spilled.end()
+                        }
+                    })?;
                 }
                 done => done?,
-            }
+            },
         }
+        self.end_turn(turn, header);
+        Ok(())
+    }
+
+    /// What was written in `turn` is there: others see it from now on.
+    fn end_turn(&self, turn: &mut Turn, header: Header) {
         let mut state = self.state();
         state.header = header;
         self.commits.fetch_add(1, Ordering::SeqCst);
@@ -247,11 +360,10 @@ impl Database {
         drop(state);
         // Outside of the lock: they may be the last ones of their snapshots.
         drop((old, kept));
-        Ok(())
     }
 
-    fn commit_in_pieces(&self, turn: &mut Turn, transaction: &Transaction) -> Result<()> {
-        match pieces::commit(&self.ordered, transaction, self.batch_bytes_max / 4) {
+    fn commit_spilled(&self, turn: &mut Turn, spilled: &Spilled) -> Result<()> {
+        match spilled.commit() {
             Ok(()) => Ok(()),
             Err(Failed::Before(error)) => Err(error.into()),
             Err(Failed::Amid(error)) => {
@@ -284,11 +396,6 @@ impl Database {
         drop(state);
         drop((view, kept));
         Ok(self.ordered.compact_range(&KeyRange::ALL)?)
-    }
-
-    /// Refuses a key that the engine does not take.
-    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
-        at_most("an index entry's key", key.len(), self.key_bytes_max)
     }
 
     /// Refuses a record that the engine does not take.

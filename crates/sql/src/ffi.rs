@@ -1,6 +1,6 @@
 //! The calls of `shim/silica_store.h`, which says what each does, but for
-//! `silica_sql_place`, which is in `ffi_marker.rs`, and those of keyspaces as tables, in
-//! `ffi_tables.rs`.
+//! `silica_sql_place`, which is in `ffi_marker.rs`, those of cursors, in `ffi_cursor.rs`, and those
+//! of keyspaces as tables, in `ffi_tables.rs`.
 //!
 //! What the callers in C uphold, and every SAFETY comment here refers to:
 //!
@@ -15,20 +15,19 @@
 //! A null pointer where there must be one is `MISUSE`. A panic ends here, as `INTERNAL`.
 
 use crate::connection::Connection;
-use crate::cursor::TreeCursor;
 use crate::encoding::{Collation, Column, Field};
 use crate::failure::{Failure, Result, code};
 use crate::in_store::take_ticket;
 use crate::keyspaces::Keyspaces;
 use crate::registry::Options;
-use crate::storage::{Cursor, Equal, Found, Session};
+use crate::storage::Session;
 use crate::tables::Tables;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ pub(crate) type Words = Rc<RefCell<LastError>>;
 pub(crate) struct SilicaDb {
     /// Dropped first: their snapshots keep engines open.
     pub(crate) tables: Rc<Tables>,
-    connection: Connection,
+    pub(crate) connection: Connection,
     pub(crate) words: Words,
 }
 
@@ -59,12 +58,6 @@ impl SilicaDb {
         let (tables, words) = (Rc::new(Tables::of(keyspaces)), Words::default());
         Box::into_raw(Box::new(SilicaDb { tables, connection, words }))
     }
-}
-
-/// A cursor of a database.
-struct SilicaCursor {
-    cursor: TreeCursor,
-    words: Words,
 }
 
 /// Bytes or a number, as the field's type says.
@@ -79,24 +72,16 @@ union SilicaValue {
 /// A value of a column.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct SilicaField {
+pub(crate) struct SilicaField {
     kind: i32,
     size: u32,
     value: SilicaValue,
 }
 
-/// An entry that a cursor has come to.
-#[repr(C)]
-struct SilicaEntry {
-    rowid: i64,
-    record: *const u8,
-    size: u32,
-}
-
 /// How a column is compared.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct SilicaColumn {
+pub(crate) struct SilicaColumn {
     collation: u8,
     flags: u8,
 }
@@ -141,17 +126,6 @@ pub(crate) fn with_db(db: *mut SilicaDb, call: impl FnOnce(&Connection) -> Resul
     match unsafe { db.as_ref() } {
         None => code::MISUSE,
         Some(db) => guard(Some(&db.words), || call(&db.connection).map(|()| code::OK)),
-    }
-}
-
-fn with_cursor(
-    cursor: *mut SilicaCursor,
-    call: impl FnOnce(&mut TreeCursor) -> Result<c_int>,
-) -> c_int {
-    // SAFETY: null or an open cursor that no other thread uses, by rule 1.
-    match unsafe { cursor.as_mut() } {
-        None => code::MISUSE,
-        Some(SilicaCursor { cursor, words }) => guard(Some(words), || call(cursor)),
     }
 }
 
@@ -211,7 +185,7 @@ unsafe fn field<'f>(field: &SilicaField) -> Field<'f> {
 ///
 /// # Safety
 /// So many fields are there, and their bytes, until this returns.
-unsafe fn with_fields<T>(
+pub(crate) unsafe fn with_fields<T>(
     fields: *const SilicaField,
     count: c_int,
     call: impl FnOnce(&[Field<'_>]) -> T,
@@ -231,7 +205,7 @@ unsafe fn with_fields<T>(
     call(&some[..given.len()])
 }
 
-fn column(column: &SilicaColumn) -> Column {
+pub(crate) fn column(column: &SilicaColumn) -> Column {
     let collation = match column.collation {
         NOCASE => Collation::NoCase,
         RTRIM => Collation::Rtrim,
@@ -350,7 +324,26 @@ unsafe extern "C" fn silica_sql_code(db: *mut SilicaDb) -> c_int {
 /// Begins a transaction.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn silica_sql_begin(db: *mut SilicaDb, write: c_int) -> c_int {
-    with_db(db, |connection| connection.begin(write != 0))
+    with_db(db, |connection| match write {
+        0 => connection.begin(false),
+        1 => connection.begin(true),
+        _ => connection.begin_exclusive(),
+    })
+}
+
+/// Asks whether transactions write beside others, or lets them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn silica_sql_concurrent(
+    db: *mut SilicaDb,
+    on: c_int,
+    is_on: *mut c_int,
+) -> c_int {
+    with_db(db, |connection| {
+        if on >= 0 {
+            connection.set_concurrent(on > 0)?;
+        }
+        set(is_on, c_int::from(connection.is_concurrent()))
+    })
 }
 
 /// Commits.
@@ -482,269 +475,6 @@ unsafe extern "C" fn silica_sql_sync(db: *mut SilicaDb) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn silica_sql_compact(db: *mut SilicaDb) -> c_int {
     with_db(db, |connection| connection.compact())
-}
-
-/// Opens a cursor.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_open(
-    db: *mut SilicaDb,
-    root: u32,
-    columns: *const SilicaColumn,
-    count: c_int,
-    cursor: *mut *mut SilicaCursor,
-) -> c_int {
-    // SAFETY: by rule 1.
-    let Some(open) = (unsafe { db.as_ref() }) else { return code::MISUSE };
-    guard(Some(&open.words), || {
-        set(cursor, null_mut())?;
-        // SAFETY: by rule 3.
-        let given = unsafe { slice(columns, usize::try_from(count).unwrap_or_default()) };
-        let converted: Vec<Column>;
-        let own = match columns.is_null() {
-            true => None,
-            false => {
-                converted = given.iter().map(column).collect();
-                Some(&converted[..])
-            }
-        };
-        let opened = open.connection.cursor(root, own)?;
-        let opened = SilicaCursor { cursor: opened, words: Rc::clone(&open.words) };
-        set(cursor, Box::into_raw(Box::new(opened)))?;
-        Ok(code::OK)
-    })
-}
-
-/// Closes a cursor.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_close(cursor: *mut SilicaCursor) {
-    guard(None, || {
-        if !cursor.is_null() {
-            // SAFETY: made by `silica_sql_cursor_open` and closed once, by rule 1.
-            drop(unsafe { Box::from_raw(cursor) });
-        }
-        Ok(code::OK)
-    });
-}
-
-/// Hands out the entry here, if it is at hand.
-fn show(cursor: &TreeCursor, entry: *mut SilicaEntry) -> Result<()> {
-    let at_hand = cursor.at_hand().map(|(rowid, record)| SilicaEntry {
-        rowid,
-        record: record.as_ptr(),
-        size: record.len() as u32,
-    });
-    set(entry, at_hand.unwrap_or(SilicaEntry { rowid: 0, record: null(), size: 0 }))
-}
-
-fn done_unless(is_there: bool) -> c_int {
-    if is_there { code::OK } else { code::DONE }
-}
-
-/// To the first entry.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_first(
-    cursor: *mut SilicaCursor,
-    is_empty: *mut c_int,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(is_empty, c_int::from(!cursor.first()?))?;
-        show(cursor, entry)?;
-        Ok(code::OK)
-    })
-}
-
-/// To the last entry.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_last(
-    cursor: *mut SilicaCursor,
-    is_empty: *mut c_int,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(is_empty, c_int::from(!cursor.last()?))?;
-        show(cursor, entry)?;
-        Ok(code::OK)
-    })
-}
-
-/// One entry on.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_next(
-    cursor: *mut SilicaCursor,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        let is_there = cursor.next()?;
-        show(cursor, entry)?;
-        Ok(done_unless(is_there))
-    })
-}
-
-/// One entry back.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_previous(
-    cursor: *mut SilicaCursor,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        let is_there = cursor.previous()?;
-        show(cursor, entry)?;
-        Ok(done_unless(is_there))
-    })
-}
-
-fn where_is(found: Found) -> c_int {
-    match found {
-        Found::Here => 0,
-        Found::Before => -1,
-        Found::Behind => 1,
-    }
-}
-
-/// To a row.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_seek_row(
-    cursor: *mut SilicaCursor,
-    rowid: i64,
-    place: *mut c_int,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(place, where_is(cursor.seek_row(rowid)?))?;
-        show(cursor, entry)?;
-        Ok(code::OK)
-    })
-}
-
-/// To a key.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_seek_key(
-    cursor: *mut SilicaCursor,
-    fields: *const SilicaField,
-    count: c_int,
-    equal: c_int,
-    place: *mut c_int,
-    entry: *mut SilicaEntry,
-) -> c_int {
-    let equal = match equal {
-        0 => Equal::Equal,
-        1.. => Equal::Behind,
-        _ => Equal::Before,
-    };
-    with_cursor(cursor, |cursor| {
-        // SAFETY: by rule 3.
-        let found = unsafe { with_fields(fields, count, |fields| cursor.seek_key(fields, equal)) };
-        set(place, where_is(found?))?;
-        show(cursor, entry)?;
-        Ok(code::OK)
-    })
-}
-
-/// Whether the cursor is at an entry.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_is_there(cursor: *mut SilicaCursor) -> c_int {
-    let mut is_there = -1;
-    with_cursor(cursor, |cursor| {
-        is_there = c_int::from(cursor.is_there()?);
-        Ok(code::OK)
-    });
-    is_there
-}
-
-/// Looks for what was there.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_restore(
-    cursor: *mut SilicaCursor,
-    is_other: *mut c_int,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(is_other, c_int::from(!cursor.restore()?))?;
-        Ok(code::OK)
-    })
-}
-
-/// The rowid here.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_rowid(cursor: *mut SilicaCursor) -> i64 {
-    let mut rowid = 0;
-    with_cursor(cursor, |cursor| {
-        rowid = cursor.rowid()?;
-        Ok(code::OK)
-    });
-    rowid
-}
-
-/// The record here.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_record(
-    cursor: *mut SilicaCursor,
-    size: *mut u32,
-) -> *const u8 {
-    let mut first = null();
-    with_cursor(cursor, |cursor| {
-        let record = cursor.record()?;
-        set(size, record.len() as u32)?;
-        first = record.as_ptr();
-        Ok(code::OK)
-    });
-    first
-}
-
-/// Writes a row.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_put_row(
-    cursor: *mut SilicaCursor,
-    rowid: i64,
-    record: *const u8,
-    size: u32,
-    zeroes: u32,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        // SAFETY: by rule 3.
-        let record = unsafe { slice(record, size as usize) };
-        cursor.put_row(rowid, record, zeroes as usize)?;
-        Ok(code::OK)
-    })
-}
-
-/// Writes an entry of an index.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_put_key(
-    cursor: *mut SilicaCursor,
-    fields: *const SilicaField,
-    count: c_int,
-    record: *const u8,
-    size: u32,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        // SAFETY: by rule 3.
-        let record = unsafe { slice(record, size as usize) };
-        // SAFETY: by rule 3.
-        unsafe { with_fields(fields, count, |fields| cursor.put_key(fields, record)) }?;
-        Ok(code::OK)
-    })
-}
-
-/// Deletes what is here.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_delete(cursor: *mut SilicaCursor) -> c_int {
-    with_cursor(cursor, |cursor| {
-        cursor.delete()?;
-        Ok(code::OK)
-    })
-}
-
-/// Counts entries.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn silica_sql_cursor_count(
-    cursor: *mut SilicaCursor,
-    entries: *mut i64,
-) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(entries, cursor.count()? as i64)?;
-        Ok(code::OK)
-    })
 }
 
 #[cfg(test)]

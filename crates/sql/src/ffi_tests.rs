@@ -1,6 +1,7 @@
 //! The calls as C makes them.
 
 use super::*;
+use crate::ffi_cursor::*;
 use std::ptr::null;
 
 struct Db {

@@ -19,13 +19,18 @@ pub(crate) const FORMAT: Format =
     Format { name: "SQL database", magic: b"SILSQL", version_bytes: 2, version: 1, steps: &[] };
 const HEADER_BYTES: usize = FORMAT.prefix_bytes() + 4 + 4 * META_COUNT;
 
-/// What keys of large transactions begin with (`pieces.rs`).
-const PIECE: u8 = 0x20;
-const PIECES: u8 = 0x21;
+/// What keys of transactions that have spilled begin with (`spill.rs`): their writes, the mark of
+/// their commit, and what their writes have replaced.
+pub(crate) const SPILLED: u8 = 0x20;
+pub(crate) const SPILLED_END: u8 = 0x21;
+pub(crate) const MARK_KEY: &[u8] = &[SPILLED_END];
+pub(crate) const UNDO: u8 = 0x22;
+pub(crate) const UNDO_END: u8 = 0x23;
 
 /// True for a key that a database may have.
 pub(crate) fn is_own_key(key: &[u8]) -> bool {
-    key.first().is_some_and(|kind| [HEADER_KEY[0], TREE, ENTRY, PIECE, PIECES].contains(kind))
+    let kinds = [HEADER_KEY[0], TREE, ENTRY, SPILLED, MARK_KEY[0], UNDO];
+    key.first().is_some_and(|kind| kinds.contains(kind))
 }
 
 /// True for the header of a database, of whatever version.

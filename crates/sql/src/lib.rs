@@ -31,6 +31,8 @@ mod failure;
 #[allow(unsafe_code)]
 mod ffi;
 #[allow(unsafe_code)]
+mod ffi_cursor;
+#[allow(unsafe_code)]
 mod ffi_marker;
 #[allow(unsafe_code)]
 mod ffi_results;
@@ -40,11 +42,14 @@ mod in_store;
 mod keyspaces;
 mod last;
 mod layout;
+mod long_keys;
 pub mod marker;
-mod pieces;
+mod overlay;
+mod reads;
 mod registry;
 mod rehearsal;
 mod results;
+mod spill;
 #[allow(unsafe_code)]
 pub mod sql;
 mod stamps;
@@ -53,6 +58,7 @@ mod sync;
 mod tables;
 mod transaction;
 mod view;
+mod writing;
 
 pub use connection::Connection;
 pub use cursor::TreeCursor;

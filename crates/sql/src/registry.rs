@@ -1,7 +1,7 @@
 //! The databases that this process has open: a directory is opened once, however many connections
 //! there are.
 
-use crate::database::Database;
+use crate::database::{Database, spill_bytes_of};
 use crate::failure::{Failure, Result, code};
 use crate::results::{RESULTS_BYTES_MIN, Results};
 use log::warn;
@@ -30,6 +30,9 @@ pub struct Options {
     /// Bytes of that memory which kept results take; 0 for none, `None` for a sixteenth, if that is
     /// enough for a cache.
     pub results_bytes: Option<u64>,
+    /// Bytes that a transaction has in memory of what it writes; the rest is put aside on the
+    /// device. `None` for a quarter of the memory, from 256 KiB to 16 MiB.
+    pub transaction_bytes: Option<u64>,
     /// Which way its reads and writes take, unless another connection has it open already. What
     /// does not fit into so little memory as usual is to be in the page cache, where SQLite has
     /// its databases, too: a read from there takes 1 us, one of the device 50.
@@ -43,14 +46,16 @@ impl Default for Options {
             is_read_only: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             results_bytes: None,
+            transaction_bytes: None,
             io: IoChoice::Buffered,
         }
     }
 }
 
 impl Options {
-    /// Changes what `text` says: `name=value`, several joined by `&`. There are `memory_bytes` and
-    /// `results_bytes`, numbers, also as `64MiB`, and `io`, which is `buffered` or `direct`.
+    /// Changes what `text` says: `name=value`, several joined by `&`. There are `memory_bytes`,
+    /// `results_bytes` and `transaction_bytes`, numbers, also as `64MiB`, and `io`, which is
+    /// `buffered` or `direct`.
     ///
     /// # Errors
     /// `CANTOPEN` for what is not known.
@@ -60,12 +65,13 @@ impl Options {
             match (name, value, parse_size(value)) {
                 ("memory_bytes", _, Some(bytes)) => self.memory_bytes = bytes,
                 ("results_bytes", _, Some(bytes)) => self.results_bytes = Some(bytes),
+                ("transaction_bytes", _, Some(bytes)) => self.transaction_bytes = Some(bytes),
                 ("io", "buffered", _) => self.io = IoChoice::Buffered,
                 ("io", "direct", _) => self.io = IoChoice::Auto,
                 _ => {
                     let words = format!(
                         "no option '{pair}'; there are memory_bytes=64MiB, say, \
-                         results_bytes=1MiB, io=buffered and io=direct"
+                         results_bytes=1MiB, transaction_bytes=4MiB, io=buffered and io=direct"
                     );
                     return Err(Failure::new(code::CANTOPEN, words));
                 }
@@ -165,7 +171,11 @@ fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
     match keyspace.map_err(|error| Failure::of_opening(&error))? {
         Some(keyspace) => {
             let results = if results_bytes > 0 { Some(Results::new(results_bytes)?) } else { None };
-            Database::new(keyspace, store, options.is_read_only, results)
+            let spill_bytes = match options.transaction_bytes {
+                Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+                None => spill_bytes_of(options.memory_bytes - results_bytes),
+            };
+            Database::new(keyspace, store, options.is_read_only, results, spill_bytes)
         }
         None => {
             let words = format!(

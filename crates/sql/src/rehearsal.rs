@@ -99,7 +99,8 @@ impl Rehearsal {
         let counters = Arc::<Counters>::default();
         let engine = Arc::clone(keyspace.engine());
         let counted = Counted { engine, counters: Arc::clone(&counters) };
-        let database = Database::on(Arc::new(counted))?;
+        // What is put aside would be counted, and not be there.
+        let database = Database::with_batches_of(Arc::new(counted), usize::MAX)?;
         let keyspaces = Arc::new(ReadOnly(keyspaces));
         let opened = Sql::to(&database, keyspaces, keyspace.name());
         let sql = opened.map_err(|SqlError { code, message }| Failure::new(code, message))?;

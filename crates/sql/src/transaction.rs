@@ -5,87 +5,26 @@
 //!    more: cursors open theirs anew then.
 //! 3. The last entries that are known are those of the transaction that writes, or will be of the
 //!    next one if nobody else commits before it.
-//! 4. The header is an entry of the transaction, so it is rolled back with everything else. What is
-//!    kept of it in memory is dropped then.
+//! 4. A transaction that writes beside others notes what it reads (`reads.rs`), from the first read
+//!    of its snapshot on; what is remembered of earlier ones is of no use to it.
 
-use crate::database::{Database, Turn};
+use crate::database::Database;
 use crate::encoding::Column;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, code};
 use crate::last::LastEntries;
-use crate::layout::{HEADER_KEY, Header, all_ranges, range, row_key, tree_key};
+use crate::layout::{Header, all_ranges, range, row_key, rowid_of, tree_key};
+use crate::long_keys::{Entries, is_long, split_value, stored_key};
+use crate::reads::{Reads, Walker};
 use crate::registry::Handle;
 use crate::results::{Recording, Results, Written};
 use crate::storage::{META_COUNT, META_DATA_VERSION};
 use crate::view::{Idle, IdleIterators, Kept, Slot, View};
-use silica::engine::transaction::{Savepoint, Transaction};
-use silica::engine::{EntryIter, SnapshotExt};
+use crate::writing::Writing;
+use silica::engine::{EntryBurst, EntryIter, SnapshotExt};
 use silica::{EntryRef, KeyRange};
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
-
-/// A transaction that writes.
-pub(crate) struct Writing {
-    /// Of what was committed when it began.
-    view: Arc<View>,
-    transaction: Transaction,
-    turn: Turn,
-    savepoints: Vec<Savepoint>,
-    /// The header, if it is known.
-    header: Cell<Option<Header>>,
-    has_written: bool,
-    /// Whom to tell what is written.
-    results: Option<Arc<Results>>,
-    written: Written,
-}
-
-impl Writing {
-    fn header(&self) -> Result<Header> {
-        if let Some(header) = self.header.get() {
-            return Ok(header);
-        }
-        let header = self
-            .transaction
-            .get(HEADER_KEY, |entry| Header::decode(entry.as_ref().map(|entry| entry.value)))??;
-        self.header.set(Some(header));
-        Ok(header)
-    }
-
-    fn set_header(&mut self, header: Header) {
-        if let Some(results) = &self.results {
-            results.note_header_written(&mut self.written);
-        }
-        self.has_written = true;
-        self.transaction.put(HEADER_KEY, EntryRef::new(&header.encode()));
-        self.header.set(Some(header));
-    }
-
-    /// Puts an entry of tree `root`.
-    #[inline]
-    pub(crate) fn put(&mut self, root: u32, key: &[u8], value: &[u8]) {
-        if let Some(results) = &self.results {
-            results.note_written(&mut self.written, root, key);
-        }
-        self.has_written = true;
-        self.transaction.put(key, EntryRef::new(value));
-    }
-
-    /// Deletes an entry of tree `root`.
-    fn delete(&mut self, root: u32, key: &[u8]) {
-        if let Some(results) = &self.results {
-            results.note_written(&mut self.written, root, key);
-        }
-        self.has_written = true;
-        self.transaction.delete(key);
-    }
-
-    fn delete_range(&mut self, range: &KeyRange) {
-        if let Some(results) = &self.results {
-            results.note_all_written(&mut self.written);
-        }
-        self.has_written = true;
-        self.transaction.delete_range(range);
-    }
-}
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 enum Phase {
@@ -108,6 +47,7 @@ pub(crate) struct Buffers {
     pub(crate) record: Vec<u8>,
     pub(crate) written: Vec<u8>,
     pub(crate) columns: Vec<Column>,
+    pub(crate) burst: EntryBurst,
 }
 
 /// See the module's documentation.
@@ -122,6 +62,10 @@ pub(crate) struct State {
     idle: IdleIterators,
     buffers: Vec<Buffers>,
     results: Option<Arc<Results>>,
+    /// What is read, if transactions write beside others.
+    reads: Option<Arc<Mutex<Reads>>>,
+    /// Rowids that this connection may give: the next one of a tree, and the end of them.
+    rowids: BTreeMap<u32, (i64, i64)>,
     /// What a statement reads whose result is to be kept.
     recording: RefCell<Option<Recording>>,
 }
@@ -161,8 +105,9 @@ impl State {
     #[inline]
     pub(crate) fn last_row(&self, root: u32) -> Option<i64> {
         match self.phase {
-            Phase::Writes(_) => self.last.row(root),
-            Phase::Idle | Phase::Reads(_) => None,
+            // What is remembered was read by nobody.
+            Phase::Writes(_) if self.reads.is_none() => self.last.row(root),
+            Phase::Writes(_) | Phase::Idle | Phase::Reads(_) => None,
         }
     }
 
@@ -173,22 +118,51 @@ impl State {
         }
     }
 
+    /// What writes, to write.
+    ///
+    /// # Errors
+    /// As of [`State::writing`]; that of a spill that has failed.
+    #[inline]
+    fn writable(&mut self) -> Result<&mut Writing> {
+        let writing = self.writing()?;
+        if writing.spilled.is_some() {
+            writing.check()?;
+        }
+        Ok(writing)
+    }
+
+    /// Counts a write, and spills if there are many.
+    #[inline]
+    fn count_write(&mut self, key: &[u8], record: &[u8]) -> Result<()> {
+        if self.writing()?.count(key, record) { self.spill() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn spill(&mut self) -> Result<()> {
+        // Whatever becomes of it, iterators are to be opened anew.
+        self.generation += 1;
+        self.idle.clear();
+        self.writing()?.spill()
+    }
+
     /// Puts a row.
     ///
     /// # Errors
-    /// `MISUSE` if this transaction does not write.
+    /// `MISUSE` if this transaction does not write; those of a spill.
     #[inline]
     pub(crate) fn put_row(&mut self, root: u32, rowid: i64, record: &[u8]) -> Result<()> {
-        self.writing()?.put(root, &row_key(root, rowid), record);
+        let key = row_key(root, rowid);
+        self.writable()?.put(root, &key, record);
         self.last.put_row(root, rowid);
-        Ok(())
+        self.count_write(&key, record)
     }
 
     /// True if `key` is known to be behind the last key of its index, in what this transaction
     /// writes.
     #[inline]
     pub(crate) fn is_behind_all(&self, root: u32, key: &[u8]) -> bool {
-        matches!(self.phase, Phase::Writes(_)) && self.last.is_behind(root, key)
+        let is_remembered = matches!(self.phase, Phase::Writes(_)) && self.reads.is_none();
+        is_remembered && self.last.is_behind(root, key)
     }
 
     /// Puts an entry of an index.
@@ -196,8 +170,9 @@ impl State {
     /// # Errors
     /// `MISUSE` if this transaction does not write; those of looking for the last key.
     pub(crate) fn put_key(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
-        self.writing()?.put(root, key, record);
-        if self.last.put_key(root, key) {
+        self.writable()?.put(root, key, record);
+        self.count_write(key, record)?;
+        if self.reads.is_none() && self.last.put_key(root, key) {
             let mut idle = self.iterate(root)?;
             if idle.iterator.seek_to_last()? {
                 self.last.set_key(root, idle.iterator.key());
@@ -211,22 +186,32 @@ impl State {
     /// # Errors
     /// `MISUSE` if this transaction does not write.
     pub(crate) fn delete(&mut self, root: u32, key: &[u8], rowid: Option<i64>) -> Result<()> {
-        self.writing()?.delete(root, key);
+        self.writable()?.delete(root, key);
         match rowid {
             Some(rowid) => self.last.delete_row(root, rowid),
             None => self.last.delete_key(root, key),
         }
-        Ok(())
+        self.count_write(key, &[])
     }
 
-    /// Calls `read` with the entry of `key`, borrowed.
+    /// Calls `read` with the record of `key`, borrowed.
     #[inline]
-    pub(crate) fn get<T>(
-        &self,
-        key: &[u8],
-        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
-    ) -> Result<T> {
+    pub(crate) fn get<T>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T> {
         self.note_read(|results, recording, number| results.note_read(recording, number, key));
+        if is_long(key) {
+            return self.get_stored(&stored_key(key), |value| {
+                Ok(read(value.map(split_value).transpose()?.map(|(_, record)| record)))
+            })?;
+        }
+        self.get_stored(key, read)
+    }
+
+    #[inline]
+    fn get_stored<T>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> T) -> Result<T> {
+        if let Some(reads) = &self.reads {
+            lock(reads).note_key(key);
+        }
+        let read = |entry: Option<EntryRef<'_>>| read(entry.map(|entry| entry.value));
         match &self.phase {
             Phase::Reads(view) => Ok(view.snapshot.get_with(key, read)?),
             Phase::Writes(writing) => Ok(writing.transaction.get(key, read)?),
@@ -241,13 +226,19 @@ impl State {
         });
         match self.idle.take(root) {
             Some(idle) => Ok(idle),
-            None => Ok(Idle { root, iterator: self.iterator(&range(root))?, uses: 0 }),
+            None => {
+                let is_live = matches!(self.phase, Phase::Writes(_));
+                let walker = self.reads.as_ref().map(|reads| Box::new(Walker::new(reads, root)));
+                let iterator = Entries::new(self.iterator(&range(root))?, is_live, walker);
+                Ok(Idle { root, iterator, uses: 0 })
+            }
         }
     }
 
     /// Takes back an iterator that was opened in `generation`.
     pub(crate) fn put_back(&mut self, idle: Idle, generation: u64) {
-        if matches!(self.phase, Phase::Reads(_)) && generation == self.generation {
+        let is_kept = matches!(self.phase, Phase::Reads(_)) && self.reads.is_none();
+        if is_kept && generation == self.generation {
             self.idle.put(idle);
         }
     }
@@ -259,7 +250,7 @@ impl State {
 
     /// Takes back memory of a cursor.
     pub(crate) fn put_back_buffers(&mut self, mut buffers: Buffers) {
-        let Buffers { key, record, written, columns } = &mut buffers;
+        let Buffers { key, record, written, columns, .. } = &mut buffers;
         if self.buffers.len() < BUFFERS_MAX && record.capacity() <= BUFFER_BYTES_MAX {
             key.clear();
             record.clear();
@@ -282,6 +273,9 @@ impl State {
         self.note_read(|results, recording, number| {
             results.note_tree_read(recording, number, root);
         });
+        if let Some(reads) = &self.reads {
+            lock(reads).note_tree(root);
+        }
         let range = &range(root);
         let view = match &self.phase {
             Phase::Reads(view) => view,
@@ -321,7 +315,7 @@ impl State {
     }
 
     fn change_header<T>(&mut self, change: impl FnOnce(&mut Header) -> T) -> Result<T> {
-        let writing = self.writing()?;
+        let writing = self.writable()?;
         let before = writing.header()?;
         let mut header = before;
         let answer = change(&mut header);
@@ -329,6 +323,61 @@ impl State {
             writing.set_header(header);
         }
         Ok(answer)
+    }
+}
+
+fn lock(reads: &Mutex<Reads>) -> MutexGuard<'_, Reads> {
+    reads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rowids that a connection takes at once: so connections that append rows do not meet.
+const ROWIDS: i64 = 32;
+
+impl State {
+    /// Forgets what was read: a transaction begins.
+    fn clear_reads(&mut self) {
+        if let Some(reads) = &self.reads {
+            lock(reads).clear();
+        }
+    }
+
+    /// A rowid for a new row behind all that are there, if transactions write beside others. It may
+    /// be below rows that others append.
+    ///
+    /// # Errors
+    /// Those of looking for the last row.
+    pub(crate) fn new_rowid(&mut self, database: &Database, root: u32) -> Result<Option<i64>> {
+        if self.reads.is_none() || self.writing().is_err() {
+            return Ok(None);
+        }
+        let mut is_known = true;
+        loop {
+            if let Some((next, end)) = self.rowids.get_mut(&root)
+                && *next < *end
+            {
+                let rowid = *next;
+                *next += 1;
+                if !self.get(&row_key(root, rowid), |record| record.is_some())? {
+                    return Ok(Some(rowid));
+                }
+                // Somebody has given it without asking.
+                self.rowids.remove(&root);
+                is_known = false;
+            }
+            let mut last = None;
+            if !is_known || !database.knows_rowids(root) {
+                // That there is no row behind it need not hold at the commit: a rowid that was
+                // given meanwhile is a conflict of writes.
+                let mut iterator = self.iterator(&range(root))?;
+                if iterator.seek_to_last()? {
+                    last = rowid_of(iterator.key());
+                }
+            }
+            let Some(first) = database.take_rowids(root, last.unwrap_or(0), ROWIDS) else {
+                return Ok(None);
+            };
+            self.rowids.insert(root, (first, first + ROWIDS));
+        }
     }
 }
 
@@ -368,37 +417,81 @@ impl Shared {
         }
     }
 
-    pub(crate) fn begin(&self, is_to_write: bool) -> Result<()> {
+    /// Lets transactions write beside others from now on, or not any more.
+    ///
+    /// # Errors
+    /// `MISUSE` within a transaction.
+    pub(crate) fn set_concurrent(&self, is_concurrent: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
-        let seen = match &state.phase {
-            Phase::Writes(_) => return Ok(()),
-            Phase::Reads(_) if !is_to_write => return Ok(()),
-            Phase::Reads(view) => Some(view),
-            Phase::Idle => None,
+        if state.reads.is_some() == is_concurrent {
+            return Ok(());
+        }
+        if !matches!(state.phase, Phase::Idle) {
+            return Err(Failure::misuse("a transaction is open; change it between transactions"));
+        }
+        drop(self.slot.take());
+        state.last.clear();
+        state.rowids.clear();
+        state.reads = is_concurrent.then(Arc::default);
+        Ok(())
+    }
+
+    /// True if transactions write beside others.
+    pub(crate) fn is_concurrent(&self) -> bool {
+        self.state.borrow().reads.is_some()
+    }
+
+    /// Begins a transaction that writes, of the newest or of what was read so far.
+    fn write(&self, state: &mut State, seen: Option<Arc<View>>, is_exclusive: bool) -> Result<()> {
+        let is_beside = state.reads.is_some() && !is_exclusive;
+        let (turn, view) = if is_beside {
+            let view = seen.map_or_else(|| self.database.view(), Ok)?;
+            state.last.clear();
+            (None, view)
+        } else {
+            let (turn, view) = self.database.begin_writing(seen.as_deref())?;
+            (Some(turn), view)
         };
-        if !is_to_write {
-            return self.read(&mut state);
-        }
-        if self.is_read_only {
-            let words = "the database was opened to be read only; open it without read-only";
-            return Err(Failure::new(crate::failure::code::READONLY, words));
-        }
-        let (turn, view) = self.database.begin_writing(seen.map(|view| &**view))?;
         state.last.keep_if_of(view.number);
-        let transaction = self.database.transaction(&view);
-        let header = Cell::new(Some(view.header));
+        let transaction = self.database.transaction(&view, turn.is_some());
         let writing = Writing {
+            header: Cell::new(Some(view.header)),
             view,
             transaction,
+            spilled: None,
+            database: Arc::clone(self.database()),
             turn,
             savepoints: Vec::new(),
-            header,
+            floor: None,
+            memory_bytes: 0,
             has_written: false,
             results: state.results.clone(),
             written: Written::default(),
         };
         state.enter(Phase::Writes(Box::new(writing)));
         Ok(())
+    }
+
+    /// Begins a transaction; `is_exclusive` has an effect only if others write beside it.
+    pub(crate) fn begin(&self, is_to_write: bool, is_exclusive: bool) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let seen = match &state.phase {
+            Phase::Writes(_) => return Ok(()),
+            Phase::Reads(_) if !is_to_write => return Ok(()),
+            Phase::Reads(view) => Some(Arc::clone(view)),
+            Phase::Idle => None,
+        };
+        if seen.is_none() {
+            state.clear_reads();
+        }
+        if !is_to_write {
+            return self.read(&mut state);
+        }
+        if self.is_read_only {
+            let words = "the database was opened to be read only; open it without read-only";
+            return Err(Failure::new(code::READONLY, words));
+        }
+        self.write(&mut state, seen, is_exclusive)
     }
 
     /// Begins to read the newest.
@@ -431,22 +524,41 @@ impl Shared {
 
     pub(crate) fn commit(&self, is_synced: bool, keeps_reading: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
+        let state = &mut *state;
         let mut has_written = false;
         if let Phase::Writes(writing) = &mut state.phase {
             has_written = writing.has_written;
             if has_written {
                 let header = writing.header()?;
-                let Writing { turn, transaction, written, .. } = &mut **writing;
-                self.database.commit(turn, transaction, header, written)?;
+                if writing.spilled.is_some() {
+                    // Iterators are of what is in memory yet.
+                    state.generation += 1;
+                    state.idle.clear();
+                    writing.spill()?;
+                }
+                let Writing { view, turn, transaction, spilled, written, .. } = &mut **writing;
+                let what = (transaction, spilled.as_ref());
+                match (turn, &state.reads) {
+                    (Some(turn), _) => self.database.commit(turn, view, what, header, written)?,
+                    (None, Some(reads)) => {
+                        lock(reads).watch(what.0);
+                        self.database.commit_beside(view, what.0, header, written)?;
+                    }
+                    (None, None) => unreachable!("it is noted what is read"),
+                }
                 state.own_commits += 1;
                 state.last.commits += 1;
             }
         }
         // With the transaction goes its snapshot, unless others read it.
-        drop(self.end(&mut state));
+        drop(self.end(state));
         let synced = if has_written && is_synced { self.database.sync() } else { Ok(()) };
+        if state.reads.is_some() {
+            state.last.clear();
+            state.clear_reads();
+        }
         if keeps_reading {
-            self.read(&mut state)?;
+            self.read(state)?;
         }
         synced
     }
@@ -456,8 +568,9 @@ impl Shared {
         match state.phase {
             Phase::Reads(_) if keeps_reading => {}
             _ => {
-                if let Phase::Writes(writing) = self.end(&mut state) {
+                if let Phase::Writes(mut writing) = self.end(&mut state) {
                     state.last.clear();
+                    writing.roll_back();
                     if keeps_reading {
                         state.enter(Phase::Reads(Arc::clone(&writing.view)));
                     }
@@ -471,8 +584,7 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         if let Phase::Writes(writing) = &mut state.phase {
             while writing.savepoints.len() < count {
-                let savepoint = writing.transaction.savepoint();
-                writing.savepoints.push(savepoint);
+                writing.open_savepoint();
             }
         }
         Ok(())
@@ -480,13 +592,10 @@ impl Shared {
 
     pub(crate) fn release_savepoint(&self, index: usize) -> Result<()> {
         let mut state = self.state.borrow_mut();
-        if let Phase::Writes(writing) = &mut state.phase
-            && let Some(savepoint) = writing.savepoints.get(index)
-        {
-            writing.transaction.release(*savepoint)?;
-            writing.savepoints.truncate(index);
+        match &mut state.phase {
+            Phase::Writes(writing) => writing.release(index),
+            Phase::Idle | Phase::Reads(_) => Ok(()),
         }
-        Ok(())
     }
 
     pub(crate) fn roll_back_to(&self, index: Option<usize>) -> Result<()> {
@@ -494,24 +603,18 @@ impl Shared {
         let state = &mut *state;
         let Phase::Writes(writing) = &mut state.phase else { return Ok(()) };
         state.last.clear();
-        match index {
-            Some(index) => {
-                if let Some(savepoint) = writing.savepoints.get(index) {
-                    writing.transaction.roll_back_to(*savepoint)?;
-                    writing.savepoints.truncate(index + 1);
-                    writing.header.set(None);
-                }
-            }
+        let is_other = match index {
+            Some(index) => writing.roll_back_to(index),
             None => {
-                writing.transaction = self.database.transaction(&writing.view);
-                writing.savepoints.clear();
-                writing.header.set(Some(writing.view.header));
-                writing.has_written = false;
-                writing.written.clear();
-                state.generation += 1;
+                writing.roll_back();
+                Ok(true)
             }
+        };
+        if !matches!(is_other, Ok(false)) {
+            state.generation += 1;
+            state.idle.clear();
         }
-        Ok(())
+        is_other.map(drop)
     }
 
     /// Calls `take` with the rows that are kept of the statement that `key` stands for, if they are
@@ -524,6 +627,10 @@ impl Shared {
             Phase::Reads(view) => view.number,
             Phase::Writes(_) => return Ok(false),
         };
+        if state.reads.is_some() {
+            // Nobody would note what was read for them.
+            return Ok(false);
+        }
         results.find(key, number, take)
     }
 
@@ -586,19 +693,19 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         if state.header()?.last_root == u32::MAX {
             let words = "no number for another tree is left; copy the database into a new one";
-            return Err(Failure::new(crate::failure::code::FULL, words));
+            return Err(Failure::new(code::FULL, words));
         }
         let root = state.change_header(|header| {
             header.last_root += 1;
             header.last_root
         })?;
-        state.writing()?.put(root, &tree_key(root), &[u8::from(has_rowids)]);
+        state.writable()?.put(root, &tree_key(root), &[u8::from(has_rowids)]);
         Ok(root)
     }
 
     pub(crate) fn drop_tree(&self, root: u32) -> Result<()> {
         let mut state = self.state.borrow_mut();
-        let writing = state.writing()?;
+        let writing = state.writable()?;
         writing.delete_range(&range(root));
         writing.delete(root, &tree_key(root));
         state.last.remove(root);
@@ -608,7 +715,7 @@ impl Shared {
     pub(crate) fn clear(&self) -> Result<()> {
         let mut state = self.state.borrow_mut();
         state.change_header(|header| header.meta = Header::default().meta)?;
-        let writing = state.writing()?;
+        let writing = state.writable()?;
         all_ranges().iter().for_each(|range| writing.delete_range(range));
         state.last.clear();
         Ok(())
@@ -619,7 +726,7 @@ impl Shared {
         let range = range(root);
         state.writing()?;
         let entries = if is_counted { state.count(root)? } else { 0 };
-        state.writing()?.delete_range(&range);
+        state.writable()?.delete_range(&range);
         state.last.remove(root);
         Ok(entries)
     }

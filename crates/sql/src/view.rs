@@ -7,7 +7,8 @@
 //!    commits looks what is kept behind adding one to it: one of the two finds it.
 
 use crate::layout::Header;
-use silica::engine::{EntryIter, Snapshot};
+use crate::long_keys::Entries;
+use silica::engine::Snapshot;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +29,7 @@ const USES_MAX: u32 = 64;
 /// An iterator that nobody uses.
 pub(crate) struct Idle {
     pub(crate) root: u32,
-    pub(crate) iterator: Box<dyn EntryIter>,
+    pub(crate) iterator: Entries,
     pub(crate) uses: u32,
 }
 

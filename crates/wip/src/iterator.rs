@@ -8,6 +8,8 @@
 //!    entry's key, and the entry is a copy.
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
+mod ahead;
+
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::memtable::is_from;
@@ -19,7 +21,7 @@ use crate::sorted::{Is, Listed, Positions, Sorted};
 use crate::view::{View, view_at};
 use silica_base::{AlignedBuf, Result};
 use silica_device::Device;
-use silica_engine::{EntryIter, EntryRef, Intent, IterateOptions, KeyRange};
+use silica_engine::{EntryBurst, EntryIter, EntryRef, Intent, IterateOptions, KeyRange};
 use silica_parts::BlockCache;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{SeekRead, Version as Row};
@@ -624,6 +626,19 @@ impl<D: Device, W: Deref<Target = Contents<D>> + Send + Sync> EntryIter for Iter
                 self.go_forward()
             }
         }
+    }
+
+    fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        while !burst.is_full() {
+            if self.run_ahead(burst)? {
+                continue;
+            }
+            if !self.next()? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(self.at != At::Nowhere)
     }
 
     fn prev(&mut self) -> Result<bool> {

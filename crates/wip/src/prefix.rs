@@ -33,6 +33,11 @@ impl Prefix {
         Some(keys.fold(first, |prefix, key| &prefix[..shared_len(prefix, key)]))
     }
 
+    /// True if these are its bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        *self.bytes == *bytes
+    }
+
     /// True where `key` begins with it.
     #[inline]
     fn begins(&self, key: &[u8]) -> bool {

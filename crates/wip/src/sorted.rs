@@ -136,19 +136,24 @@ impl<D: Device> Sorted<D> {
 struct Spot {
     position: u64,
     header: Header,
+    /// The place of its segment among the log's.
+    segment: usize,
 }
 
 impl Spot {
+    /// `near` is the place of a segment where it may be.
     #[inline]
-    fn new<L: LogFile>(segments: &Segments<L>, position: u64) -> Self {
-        let header = segments.bytes_from(position * POSITION_BYTES).and_then(Header::decode);
-        Spot { position, header: header.expect("memtables hold positions of entries") }
+    fn new<L: LogFile>(segments: &Segments<L>, position: u64, near: usize) -> Self {
+        let found = segments.bytes_near(position * POSITION_BYTES, near);
+        let (bytes, segment) = found.expect("memtables hold positions of entries");
+        let header = Header::decode(bytes).expect("memtables hold positions of entries");
+        Spot { position, header, segment }
     }
 
     #[inline]
     fn bytes<'s, L: LogFile>(&self, segments: &'s Segments<L>) -> &'s [u8] {
-        let bytes = segments.bytes_from(self.position * POSITION_BYTES);
-        &bytes.expect("its header was read")[self.header.key_start..]
+        let found = segments.bytes_near(self.position * POSITION_BYTES, self.segment);
+        &found.expect("its header was read").0[self.header.key_start..]
     }
 
     #[inline]
@@ -217,7 +222,8 @@ impl<D: Device> Listed<D> {
     #[inline]
     fn go(&mut self, node: Option<Node>) {
         self.node = node;
-        self.spot = node.map(|node| Spot::new(&self.segments, self.list.position(node)));
+        let near = self.spot.map_or(0, |spot| spot.segment);
+        self.spot = node.map(|node| Spot::new(&self.segments, self.list.position(node), near));
     }
 
     /// `node`, or the first one behind it that is seen.
@@ -265,7 +271,8 @@ impl<D: Device> Listed<D> {
         node
     }
 
-    fn advance(&mut self) {
+    #[inline]
+    pub(crate) fn advance(&mut self) {
         let next = self.node.and_then(|node| self.list.after(node));
         let node = Self::seen(&self.list, next, self.before);
         self.go(node);
@@ -286,8 +293,14 @@ impl<D: Device> Listed<D> {
     }
 
     #[inline]
-    fn version(&self) -> Option<Row<'_>> {
+    pub(crate) fn version(&self) -> Option<Row<'_>> {
         Some(self.spot?.row(&self.segments))
+    }
+
+    /// True if it is at a version.
+    #[inline]
+    pub(crate) fn is_at_one(&self) -> bool {
+        self.spot.is_some()
     }
 }
 
@@ -334,11 +347,13 @@ impl<L: LogFile> Positions<L> {
     #[inline]
     fn go(&mut self, at: usize) {
         self.at = at.min(self.slice.len());
-        self.spot = self.slice.get(self.at).map(|position| Spot::new(&self.segments, position));
+        let near = self.spot.map_or(0, |spot| spot.segment);
+        let position = self.slice.get(self.at);
+        self.spot = position.map(|position| Spot::new(&self.segments, position, near));
     }
 
     #[inline]
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.prefetch(self.at + AHEAD);
         self.go(self.at + 1);
     }
@@ -355,7 +370,13 @@ impl<L: LogFile> Positions<L> {
     }
 
     #[inline]
-    fn version(&self) -> Option<Row<'_>> {
+    pub(crate) fn version(&self) -> Option<Row<'_>> {
         Some(self.spot?.row(&self.segments))
+    }
+
+    /// True if it is at a version.
+    #[inline]
+    pub(crate) fn is_at_one(&self) -> bool {
+        self.spot.is_some()
     }
 }

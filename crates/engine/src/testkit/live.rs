@@ -9,7 +9,8 @@ use super::harness::Harness;
 use super::session::{Outcome, Stop, ensure};
 use crate::transaction::{Cursor, Savepoint, Transaction, TransactionOptions, Wait};
 use crate::{
-    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, KeyRange, Ordered, WriteBatch,
+    Budget, Durability, Engine, EntryBurst, EntryIter, EntryRef, ErrorKind, KeyRange, Ordered,
+    WriteBatch,
 };
 use silica_base::Prng;
 use std::collections::BTreeMap;
@@ -348,7 +349,7 @@ impl Open {
             _ if self.walks.is_empty() => Ok(()),
             _ => {
                 let at = prng.below(self.walks.len() as u64) as usize;
-                self.walks[at].step(&self.view, prng.below(16), &key(prng))
+                self.walks[at].step(&self.view, prng.below(MANY + 6), &key(prng))
             }
         }
     }
@@ -405,7 +406,7 @@ impl Open {
     fn check(&self) -> Outcome {
         let (cursor, range) = (self.transaction.cursor(&KeyRange::ALL)?, KeyRange::ALL);
         let mut walk = Walk { cursor, range, at: None };
-        for (first, next) in [(0, NEXT), (1, PREV)] {
+        for (first, next) in [(0, NEXT), (1, PREV), (0, MANY + 3)] {
             walk.step(&self.view, first, b"")?;
             while walk.at.is_some() {
                 walk.step(&self.view, next, b"")?;
@@ -417,10 +418,37 @@ impl Open {
 
 const PREV: u64 = 4;
 const NEXT: u64 = 10;
+/// From here on a burst, of one entry more with each number.
+const MANY: u64 = 16;
 
 impl Walk {
+    /// Takes a burst of up to `count` entries, and compares them and where it ends.
+    fn step_many(&mut self, view: &Map, count: usize) -> Outcome {
+        let from = self.at.take();
+        let (mut wanted, mut last) = (Vec::new(), from.clone().map(|(key, _)| key));
+        while let Some(at) = last.as_deref()
+            && wanted.len() < count
+        {
+            last = first_from(view, &self.range, Bound::Excluded(at));
+            wanted.extend(last.iter().map(|key| (key.clone(), view[key].clone())));
+        }
+        let mut burst = EntryBurst::default();
+        burst.begin(count, usize::MAX);
+        let is_there = self.cursor.next_many(&mut burst)?;
+        let own = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+        let found: Vec<_> = burst.iter().map(own).collect();
+        let how = || format!("a burst of {count} from {from:?} in {:?}", self.range);
+        ensure(found == wanted, || format!("{}: {found:?} and not {wanted:?}", how()))?;
+        ensure(is_there == last.is_some(), || format!("{}: ends: {is_there}, {last:?}", how()))?;
+        self.at = last.map(|key| (key.clone(), view[&key].clone()));
+        Ok(())
+    }
+
     /// Moves the cursor, and compares where it comes to with what the transaction must show now.
     fn step(&mut self, view: &Map, kind: u64, key: &[u8]) -> Outcome {
+        if let Some(more) = kind.checked_sub(MANY) {
+            return self.step_many(view, 1 + more as usize);
+        }
         let from = self.at.clone();
         if let Some((at, value)) = &from {
             // Whatever was written since it came there.

@@ -5,8 +5,8 @@ use super::differential::caught;
 use super::harness::Harness;
 use super::session::{Outcome, Stop, ensure};
 use crate::{
-    Budget, Durability, Engine, EntryIter, EntryRef, ErrorKind, GetSink, Intent, IterateOptions,
-    KeyRange, Ordered, Reads, Snapshot, WriteBatch,
+    Budget, Durability, Engine, EntryBurst, EntryIter, EntryRef, ErrorKind, GetSink, Intent,
+    IterateOptions, KeyRange, Ordered, Reads, Snapshot, WriteBatch,
 };
 use silica_base::Prng;
 use std::collections::BTreeMap;
@@ -322,7 +322,7 @@ where
         }
         let key = self.key();
         let at = self.prng.below(self.walks.len() as u64) as usize;
-        let kind = self.prng.below(16);
+        let kind = self.prng.below(MANY + 8);
         self.walks[at].step(kind, &key)
     }
 
@@ -356,7 +356,7 @@ where
             let iter = Arc::clone(&held.snapshot).iterate(&KeyRange::ALL)?;
             let map = Arc::clone(&held.map);
             let mut walk = Walk { iter, map, range: KeyRange::ALL, is_of_keys: false, at: None };
-            for (first, next) in [(FIRST, NEXT), (LAST, PREV)] {
+            for (first, next) in [(FIRST, NEXT), (LAST, PREV), (FIRST, MANY + 4)] {
                 walk.step(first, b"")?;
                 while walk.at.is_some() {
                     walk.step(next, b"")?;
@@ -410,8 +410,36 @@ const FIRST: u64 = 0;
 const LAST: u64 = 1;
 const PREV: u64 = 4;
 const NEXT: u64 = 10;
+/// From here on a burst, of one entry more with each number.
+const MANY: u64 = 16;
 
 impl Walk {
+    /// Takes a burst of up to `count` entries, and compares them and where it ends.
+    fn step_many(&mut self, count: usize) -> Outcome {
+        let from = self.at.take();
+        let mut wanted: Vec<Vec<u8>> = Vec::new();
+        let mut last = from.clone();
+        while let Some(at) = last.as_deref()
+            && wanted.len() < count
+        {
+            last = self.first_from(Bound::Excluded(at));
+            wanted.extend(last.clone());
+        }
+        let mut burst = EntryBurst::default();
+        burst.begin(count, usize::MAX);
+        let is_there = self.iter.next_many(&mut burst)?;
+        let how = || format!("a burst of {count} from {from:?} in {:?}", self.range);
+        let keys: Vec<&[u8]> = burst.iter().map(|(key, _)| key).collect();
+        ensure(keys == wanted, || format!("{}: {keys:?} and not {wanted:?}", how()))?;
+        let is_right = |(key, value): (&[u8], &[u8])| self.is_of_keys || self.map[key] == value;
+        ensure(burst.iter().all(is_right), || format!("{}: other values", how()))?;
+        ensure(is_there == last.is_some(), || format!("{}: ends: {is_there}, {last:?}", how()))?;
+        let is_at_last = last.as_ref().is_none_or(|last| self.iter.key() == last);
+        ensure(is_at_last, || format!("{}: is not at {last:?}", how()))?;
+        self.at = last;
+        Ok(())
+    }
+
     /// The first key of the range that is at or after a bound.
     fn first_from(&self, lower: Bound<&[u8]>) -> Option<Vec<u8>> {
         let mut keys = self.map.range::<[u8], _>((lower, Bound::Unbounded)).map(|(key, _)| key);
@@ -425,6 +453,9 @@ impl Walk {
 
     /// Moves both.
     fn step(&mut self, kind: u64, key: &[u8]) -> Outcome {
+        if let Some(more) = kind.checked_sub(MANY) {
+            return self.step_many(1 + more as usize);
+        }
         let from = self.at.clone();
         let at = from.as_deref();
         let (is_there, wanted) = match kind {

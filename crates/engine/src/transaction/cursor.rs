@@ -9,7 +9,7 @@
 
 use super::read;
 use super::writes::{Put, Writes};
-use crate::{EntryIter, EntryRef, KeyRange};
+use crate::{EntryBurst, EntryIter, EntryRef, KeyRange};
 use silica_base::Result;
 use std::ops::Bound;
 use std::sync::{Arc, RwLock};
@@ -224,6 +224,28 @@ impl EntryIter for Cursor {
 
     fn next(&mut self) -> Result<bool> {
         self.step(Way::Up)
+    }
+
+    fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        let writes = Arc::clone(&self.writes);
+        while !burst.is_full() {
+            let writes = read(&writes);
+            if matches!(self.at, At::Below) && self.way == Way::Up && writes.is_empty() {
+                self.at = At::Nowhere;
+                self.below_is_there = false;
+                self.below_is_there = self.below.next_many(burst)?;
+                if self.below_is_there {
+                    self.at = At::Below;
+                }
+                return Ok(self.below_is_there);
+            }
+            drop(writes);
+            if !self.step(Way::Up)? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(true)
     }
 
     fn prev(&mut self) -> Result<bool> {

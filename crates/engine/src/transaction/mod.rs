@@ -45,6 +45,7 @@ use silica_base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use writes::Replaced;
 use writes::{Put, Writes};
 
 /// How a transaction begins and commits.
@@ -123,6 +124,12 @@ impl Transaction {
             is_alone: true,
             is_over: false,
         }
+    }
+
+    /// Begins a transaction that sees `snapshot`, which is one of this store: its commit fails if
+    /// what it wrote or watches was written since that moment.
+    pub fn begin_at(ordered: Arc<dyn Ordered>, snapshot: Arc<dyn Snapshot>, wait: Wait) -> Self {
+        Transaction { wait, is_alone: false, ..Transaction::begin_alone(ordered, snapshot) }
     }
 
     /// The moment that it sees below its own writes.
@@ -263,33 +270,34 @@ impl Transaction {
         if is_later { self.ordered.sync_commits() } else { Ok(()) }
     }
 
-    /// Calls `each` with the writes as several batches of about `bytes_max` bytes, in order: one
-    /// after the other they come to what [`Transaction::commit`] writes. For writes that do not fit
-    /// into one commit, and a caller who makes one step of them.
+    /// Calls `each` with what every write since the first savepoint has replaced, in their order,
+    /// and with each savepoint where it was set. For a caller who moves the writes elsewhere and
+    /// has to take them back there.
     ///
     /// # Errors
     /// The first one of `each`.
-    pub fn in_batches(
+    pub fn replaced(&self, each: &mut dyn FnMut(Replaced<'_>) -> Result<()>) -> Result<()> {
+        read(&self.writes).replaced(each)
+    }
+
+    /// Calls `each` with the ranges, from a key on and before another one, that are deleted: now,
+    /// or at the first savepoint.
+    pub fn deleted_ranges(&self, is_at_first: bool, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
+        let writes = read(&self.writes);
+        let deleted = if is_at_first { writes.deleted_at_first() } else { writes.deleted() };
+        deleted.iter().for_each(|(lower, upper)| each(lower, upper.as_deref()));
+    }
+
+    /// Calls `each` with every key that is written, and its entry or `None` if it is deleted.
+    ///
+    /// # Errors
+    /// The first one of `each`.
+    pub fn written(
         &self,
-        bytes_max: usize,
-        each: &mut dyn FnMut(&WriteBatch<'_>) -> Result<()>,
+        mut each: impl FnMut(&[u8], Option<EntryRef<'_>>) -> Result<()>,
     ) -> Result<()> {
         let writes = read(&self.writes);
-        let (mut batch, mut bytes) = (WriteBatch::new(), 0);
-        for op in ops(&writes) {
-            let value_bytes = match op.kind {
-                OpKind::Put(entry) => entry.value.len(),
-                OpKind::Delete | OpKind::DeleteRange(_) => 0,
-            };
-            bytes += op.key.len() + value_bytes + OP_BYTES;
-            if bytes > bytes_max && !batch.is_empty() {
-                each(&batch)?;
-                batch.clear();
-                bytes = op.key.len() + value_bytes + OP_BYTES;
-            }
-            batch.push(op);
-        }
-        if batch.is_empty() { Ok(()) } else { each(&batch) }
+        writes.points().iter().try_for_each(|(key, put)| each(key, put.as_ref().map(Put::entry)))
     }
 
     fn write(&self, durability: Durability) -> Result<bool> {
@@ -313,9 +321,6 @@ impl Transaction {
         self.ordered.commit(&*self.snapshot, reads, &batch, durability)
     }
 }
-
-/// What an operation of a batch takes beside key and value.
-const OP_BYTES: usize = 64;
 
 /// What was written as operations, in the order in which they happen.
 fn ops(writes: &Writes) -> impl Iterator<Item = Op<'_>> {

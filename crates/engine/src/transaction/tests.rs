@@ -163,24 +163,53 @@ fn a_transaction_alone_takes_no_turn_and_meets_no_conflict() {
 }
 
 #[test]
-fn batches_of_a_transaction_come_to_its_writes() {
-    for bytes_max in [0, 100, 200, 1 << 20] {
-        let (engine, ordered) = engine();
-        let mut transaction = begin(&ordered, false, Wait::No).unwrap();
-        transaction.delete_range(&KeyRange::new(*b"b", *b"e"));
-        transaction.put(b"c", EntryRef::new(&[1; 60]));
-        transaction.put(b"d", EntryRef { user_bits: 7, ..EntryRef::new(b"") });
-        transaction.delete(b"f");
-        let mut batches = 0;
-        let written = transaction.in_batches(bytes_max, &mut |batch| {
-            batches += 1;
-            engine.write(batch, NOW)
+fn what_writes_replaced_comes_in_their_order_between_the_savepoints() {
+    let (_, ordered) = engine();
+    let mut transaction = begin(&ordered, false, Wait::No).unwrap();
+    transaction.put(b"a", EntryRef::new(b"1"));
+    transaction.delete_range(&KeyRange::new(*b"x", *b"y"));
+    transaction.savepoint();
+    transaction.put(b"a", EntryRef::new(b"2"));
+    transaction.delete(b"b");
+    let second = transaction.savepoint();
+    transaction.delete_range(&KeyRange::new(*b"a", *b"c"));
+    transaction.savepoint();
+    let told = |transaction: &Transaction| {
+        let mut told = Vec::new();
+        let written = transaction.replaced(&mut |replaced| {
+            told.push(match replaced {
+                Replaced::Savepoint(place) => format!("savepoint {place}"),
+                Replaced::Key(key, before) => {
+                    let before = before.map(|write| write.map(|entry| entry.value[0] as char));
+                    format!("{} was {before:?}", key[0] as char)
+                }
+                Replaced::Range(lower, upper) => {
+                    format!("{} to {:?}", lower[0] as char, upper.map(|upper| upper[0] as char))
+                }
+            });
+            Ok(())
         });
         written.unwrap();
-        assert_eq!(batches, [4, 4, 2, 1][[0, 100, 200].partition_point(|max| *max < bytes_max)]);
-        let all = engine.get_all(&[b"b", b"c", b"d", b"f"]).unwrap();
-        assert_eq!(all, [None, Some(vec![1; 60]), Some(Vec::new()), None]);
-        let stop = |_: &WriteBatch<'_>| Err(Error::new(ErrorKind::Full, "on purpose"));
-        assert_eq!(transaction.in_batches(0, &mut { stop }).unwrap_err().kind(), ErrorKind::Full);
-    }
+        told
+    };
+    let first = ["savepoint 0", "a was Some(Some('1'))", "b was None", "savepoint 1"];
+    let later = ["a was Some(Some('2'))", "b was Some(None)", "a to Some('c')", "savepoint 2"];
+    assert_eq!(told(&transaction), [first, later].concat());
+    let ranges = |transaction: &Transaction, is_at_first| {
+        let mut count = 0;
+        transaction.deleted_ranges(is_at_first, |_, _| count += 1);
+        count
+    };
+    assert_eq!([true, false].map(|first| ranges(&transaction, first)), [1, 2]);
+    transaction.roll_back_to(second).unwrap();
+    assert_eq!(told(&transaction), first);
+    let mut keys = Vec::new();
+    let written = transaction.written(|key, entry| {
+        keys.push((key.to_vec(), entry.map(|entry| entry.value.to_vec())));
+        Ok(())
+    });
+    written.unwrap();
+    assert_eq!(keys, [(b"a".to_vec(), Some(b"2".to_vec())), (b"b".to_vec(), None)]);
+    let stop = transaction.written(|_, _| Err(Error::new(ErrorKind::Full, "on purpose")));
+    assert_eq!(stop.unwrap_err().kind(), ErrorKind::Full);
 }

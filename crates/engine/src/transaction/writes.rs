@@ -47,8 +47,19 @@ pub(super) type Deleted = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 enum Undo {
     /// A key was this before, or not written.
     Point(Vec<u8>, Option<Write>),
-    /// The deleted ranges were these.
-    Deleted(Arc<Deleted>),
+    /// The deleted ranges were these, before this one was.
+    Deleted { before: Arc<Deleted>, lower: Vec<u8>, upper: Option<Vec<u8>> },
+}
+
+/// See [`super::Transaction::replaced`].
+#[derive(Debug)]
+pub enum Replaced<'r> {
+    /// The next savepoint, by its place among all that are there.
+    Savepoint(usize),
+    /// A key was written over: what this transaction had written of it before, if it had.
+    Key(&'r [u8], Option<Option<EntryRef<'r>>>),
+    /// A range was deleted, from a key on and before another one, or to the end of all keys.
+    Range(&'r [u8], Option<&'r [u8]>),
 }
 
 /// See the module's documentation.
@@ -153,7 +164,7 @@ impl Writes {
             self.unset(key);
         }
         let before = Arc::clone(&self.deleted);
-        self.keep(|| Undo::Deleted(before));
+        self.keep(|| Undo::Deleted { before, lower: lower.clone(), upper: upper.clone() });
         let deleted = Arc::make_mut(&mut self.deleted);
         // Those that it touches become one with it.
         loop {
@@ -182,6 +193,36 @@ impl Writes {
         self.last_savepoint
     }
 
+    /// What each write since the first savepoint has replaced, in their order, between the
+    /// savepoints.
+    pub(super) fn replaced(&self, each: &mut dyn FnMut(Replaced<'_>) -> Result<()>) -> Result<()> {
+        let mut savepoints = self.savepoints.iter().map(|(_, len)| *len).enumerate().peekable();
+        for (at, undo) in self.undo.iter().enumerate() {
+            while let Some((place, _)) = savepoints.next_if(|(_, len)| *len <= at) {
+                each(Replaced::Savepoint(place))?;
+            }
+            match undo {
+                Undo::Point(key, before) => {
+                    let before = before.as_ref().map(|write| write.as_ref().map(Put::entry));
+                    each(Replaced::Key(key, before))?;
+                }
+                Undo::Deleted { lower, upper, .. } => {
+                    each(Replaced::Range(lower, upper.as_deref()))?;
+                }
+            }
+        }
+        savepoints.try_for_each(|(place, _)| each(Replaced::Savepoint(place)))
+    }
+
+    /// The deleted ranges of the first savepoint; those of now if there is none.
+    pub(super) fn deleted_at_first(&self) -> &Deleted {
+        let first = self.undo.iter().find_map(|undo| match undo {
+            Undo::Deleted { before, .. } => Some(before),
+            Undo::Point(..) => None,
+        });
+        first.unwrap_or(&self.deleted)
+    }
+
     fn place(&self, savepoint: u64) -> Result<usize> {
         self.savepoints.binary_search_by_key(&savepoint, |(number, _)| *number).map_err(|_| {
             let message = "the savepoint is gone: it was released, or an earlier one was";
@@ -196,7 +237,7 @@ impl Writes {
         let len = self.savepoints[place].1;
         while self.undo.len() > len {
             match self.undo.pop().expect("it is longer") {
-                Undo::Deleted(deleted) => self.deleted = deleted,
+                Undo::Deleted { before, .. } => self.deleted = before,
                 Undo::Point(key, before) => self.undo_point(key, before),
             }
         }
@@ -223,7 +264,7 @@ impl Writes {
         if place == 0 {
             let kept = self.undo.drain(..).map(|undo| match undo {
                 Undo::Point(key, before) => bytes_of(&key, before.as_ref()),
-                Undo::Deleted(_) => 0,
+                Undo::Deleted { .. } => 0,
             });
             self.bytes -= kept.sum::<usize>();
         }

@@ -47,6 +47,23 @@ impl<L: LogFile> Segments<L> {
         Some(segment.log.bytes(offset, len as usize))
     }
 
+    /// As [`Segments::bytes_from`], and the place of the segment among all; it looks first at the
+    /// segment at `hint`, where an earlier call has found something.
+    #[inline]
+    pub fn bytes_near(&self, at: u64, hint: usize) -> Option<(&[u8], usize)> {
+        let is_there = |index: usize| {
+            let end = self.ends.get(index)?;
+            let segment = self.list.get(index)?;
+            (at < *end && segment.start <= at).then_some(index)
+        };
+        let index =
+            is_there(hint).unwrap_or_else(|| self.ends.partition_point(|end| *end <= at));
+        let segment = self.list.get(index)?;
+        let offset = at.checked_sub(segment.start)?;
+        let len = segment.log.len().checked_sub(offset)?;
+        Some((segment.log.bytes(offset, len as usize), index))
+    }
+
     /// The segments, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Segment<L>>> {
         self.list.iter()

@@ -1,12 +1,15 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
+mod concurrent;
 mod crash;
 mod directories;
 mod hostile;
 mod keyspaces;
+mod long_keys;
 mod memory;
 mod model;
 mod same;
+mod spill;
 mod sql;
 mod statements;
 mod threads;
