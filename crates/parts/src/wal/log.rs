@@ -56,8 +56,7 @@ impl<L: LogFile> Segments<L> {
             let segment = self.list.get(index)?;
             (at < *end && segment.start <= at).then_some(index)
         };
-        let index =
-            is_there(hint).unwrap_or_else(|| self.ends.partition_point(|end| *end <= at));
+        let index = is_there(hint).unwrap_or_else(|| self.ends.partition_point(|end| *end <= at));
         let segment = self.list.get(index)?;
         let offset = at.checked_sub(segment.start)?;
         let len = segment.log.len().checked_sub(offset)?;
