@@ -19,7 +19,7 @@ use silica_device::Device;
 use std::sync::atomic::Ordering;
 
 /// Bytes of journals that make a checkpoint worth while at least.
-const JOURNAL_BYTES_MIN: u64 = 4 << 20;
+const JOURNAL_BYTES_MIN: u64 = 16 << 10;
 /// Bytes before the table of slabs.
 const FIXED_BYTES: usize = 72;
 
@@ -109,16 +109,20 @@ fn slots_of_part(layout: &Layout, table_bytes: usize) -> usize {
 
 impl<F: Flash, D: Device> Dida<F, D> {
     pub(crate) fn checkpoint_is_due(&self) -> bool {
-        self.journal.bytes() > JOURNAL_BYTES_MIN.max(self.index.bytes())
+        self.journal.fresh_bytes() > JOURNAL_BYTES_MIN.max(self.index.bytes())
     }
 
     /// Makes a checkpoint, if there are blocks for it.
     pub(crate) fn make_checkpoint(&self) -> Result<()> {
         let mut blocks = self.checkpoint.lock().expect("no panic while locked");
-        // The oldest slab in memory was begun when this journal, or a later one, was appended to.
-        let mut first_journal = self.journal_of_oldest();
+        // Whether it succeeds or not, the next one is due after as much again.
+        self.journal.begin_anew();
         let sequence = self.next_sequence.load(Ordering::Acquire);
-        first_journal = first_journal.min(self.journal.turn_now(&self.files, sequence)?);
+        // What is in memory, or is begun from here on, was begun when this journal, or a later
+        // one, was appended to.
+        let first_journal = self.journal_of_oldest().min(self.journal.file_at(sequence));
+        // So that the next checkpoint need not keep it.
+        self.journal.turn_now(&self.files, sequence)?;
         let mut template = Part {
             buckets: self.layout.buckets,
             slot_bits: self.layout.slot_bits(),

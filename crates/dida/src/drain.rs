@@ -174,6 +174,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
         let records = [crate::journal::Record::Dropped { sequence: sealed.sequence }];
         self.record(&records)?;
+        self.journal.settle()?;
         let (end, seal) = (sealed.end as usize, self.seal(sealed.sequence));
         let bytes = sealed.log.bytes(0, end);
         let mut at = HEADER_BYTES;

@@ -142,6 +142,8 @@ pub(crate) struct Told {
     files: Vec<(u64, u64)>,
     /// More than any slab's sequence that the journals know of.
     pub(crate) sequence_above: u64,
+    /// Records in all files.
+    records: u64,
     /// Sequence of the first slab that was begun after the oldest file: of slabs before that the
     /// journals do not know all that died.
     pub(crate) known_from: u64,
@@ -162,36 +164,55 @@ fn files<D: Device>(device: &D) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Removes all journal files.
+/// Removes all journal files, so that nothing of them is believed from the first removal on.
 pub(crate) fn remove_all<D: Device>(device: &D) -> Result<()> {
-    // The newest last: without it the others are not believed.
-    files(device)?.into_iter().try_for_each(|file| device.remove(&name(file)))
+    let mut files = files(device)?.into_iter();
+    // Once the oldest is gone for good, the others are incomplete, whichever of them a power cut
+    // brings back.
+    if let Some(oldest) = files.next() {
+        device.remove(&name(oldest))?;
+        device.sync_dir()?;
+    }
+    files.try_for_each(|file| device.remove(&name(file)))
 }
 
-/// Reads all journals: `None` if there is none, `Err(Corruption)` if they cannot be believed.
+/// A journal file.
+struct Read {
+    identity: Identity,
+    sequence: u64,
+    records: Vec<Record>,
+}
+
+/// Reads all journals that are needed: `None` if there is none, `Err(Corruption)` if they cannot be
+/// believed. Those before the newest checkpoint's first one are not looked at.
 pub(crate) fn read<D: Device>(device: &D) -> Result<Option<Told>> {
-    let numbers = files(device)?;
+    let mut all = Vec::new();
+    for file in files(device)? {
+        all.push((file, read_file(device, file)?));
+    }
+    // One that its creator died in before anything was recorded.
+    if all.len() > 1 && matches!(all.last(), Some((_, Ok(None)))) {
+        all.pop();
+    }
+    let Some(newest) = all.last().map(|(file, _)| *file) else { return Ok(None) };
+    let records = all.iter().filter_map(|(_, read)| read.as_ref().ok()?.as_ref());
+    let checkpoints = records.flat_map(|read| &read.records).filter_map(|record| match record {
+        Record::Checkpoint { first, .. } => Some(*first),
+        _ => None,
+    });
+    let first = checkpoints.last().unwrap_or(1);
     let mut told: Option<Told> = None;
-    let mut wanted = None;
-    for file in &numbers {
-        let log = device.open_log(&name(*file))?;
-        let bytes = log.bytes(0, log.len() as usize);
-        let Some((identity, number, sequence)) = decode_header(bytes) else {
-            if Some(file) == numbers.last() && bytes.iter().all(|byte| *byte == 0) && told.is_some()
-            {
-                // Its creator died before anything was recorded in it.
-                continue;
-            }
-            return Err(Error::corruption(name(*file), 0, "its header does not match"));
-        };
-        let is_next = wanted.is_none_or(|wanted| wanted == *file);
-        let is_same = told.as_ref().is_none_or(|told| told.identity.store == identity.store);
-        if number != *file || !is_next || !is_same {
-            return Err(Error::corruption(name(*file), 16, "a journal before it is missing"));
+    let mut all = all.into_iter().filter(|(file, _)| *file >= first);
+    for wanted in first..=newest {
+        let missing = || Error::corruption(name(wanted), 0, "it is missing: a delete may be lost");
+        let (file, read) = all.next().ok_or_else(missing)?;
+        let read = read?.ok_or_else(missing)?;
+        let is_same = told.as_ref().is_none_or(|t| t.identity.store == read.identity.store);
+        if file != wanted || !is_same {
+            return Err(missing());
         }
-        wanted = Some(file + 1);
         let told = told.get_or_insert_with(|| Told {
-            identity,
+            identity: read.identity,
             dead: BTreeSet::new(),
             dropped: BTreeSet::new(),
             cleared_before: 0,
@@ -199,36 +220,55 @@ pub(crate) fn read<D: Device>(device: &D) -> Result<Option<Told>> {
             is_closed: false,
             files: Vec::new(),
             sequence_above: 0,
-            known_from: sequence,
+            records: 0,
+            known_from: read.sequence,
         });
-        told.identity.boot = identity.boot;
-        told.files.push((*file, sequence));
-        told.sequence_above = told.sequence_above.max(sequence);
-        told.read_records(*file, bytes)?;
+        told.identity.boot = read.identity.boot;
+        told.files.push((file, read.sequence));
+        told.sequence_above = told.sequence_above.max(read.sequence);
+        read.records.into_iter().for_each(|record| told.take(record));
     }
     Ok(told)
 }
 
-impl Told {
-    fn read_records(&mut self, file: u64, bytes: &[u8]) -> Result<()> {
-        let mut at = HEADER_BYTES;
-        while at + RECORD_BYTES <= bytes.len() {
-            let record = &bytes[at..at + RECORD_BYTES];
-            match Record::decode(record, self.identity.store, file, at as u64) {
-                Some(record) => self.take(record),
-                None if bytes[at..].iter().all(|byte| *byte == 0) => return Ok(()),
-                None => {
-                    let detail = "a record does not match: a delete may be lost";
-                    return Err(Error::corruption(name(file), at as u64, detail));
-                }
-            }
-            at += RECORD_BYTES;
-        }
-        Ok(())
-    }
+/// Reads a journal file: what is wrong with it is for the caller to judge. `Ok(None)` if nothing
+/// was ever written to it.
+fn read_file<D: Device>(device: &D, file: u64) -> Result<Result<Option<Read>>> {
+    let log = device.open_log(&name(file))?;
+    let bytes = log.bytes(0, log.len() as usize);
+    Ok(parse(file, bytes))
+}
 
+fn parse(file: u64, bytes: &[u8]) -> Result<Option<Read>> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let Some((identity, number, sequence)) = decode_header(bytes) else {
+        return Err(Error::corruption(name(file), 0, "its header does not match"));
+    };
+    if number != file {
+        return Err(Error::corruption(name(file), 16, "it is another journal"));
+    }
+    let mut records = Vec::new();
+    let mut at = HEADER_BYTES;
+    while at + RECORD_BYTES <= bytes.len() {
+        match Record::decode(&bytes[at..at + RECORD_BYTES], identity.store, file, at as u64) {
+            Some(record) => records.push(record),
+            None if bytes[at..].iter().all(|byte| *byte == 0) => break,
+            None => {
+                let detail = "a record does not match: a delete may be lost";
+                return Err(Error::corruption(name(file), at as u64, detail));
+            }
+        }
+        at += RECORD_BYTES;
+    }
+    Ok(Some(Read { identity, sequence, records }))
+}
+
+impl Told {
     fn take(&mut self, record: Record) {
         self.is_closed = record == Record::Closed;
+        self.records += 1;
         match record {
             Record::Dead { sequence, offset } => {
                 self.dead.insert((sequence, offset));
@@ -265,6 +305,10 @@ struct State<L> {
     files: Vec<(u64, u64)>,
     /// Records that come before all others.
     owed: Vec<Record>,
+    /// Full files that were not synced.
+    unsynced: Vec<Arc<L>>,
+    /// Bytes recorded since the last checkpoint, those of earlier openings included.
+    fresh_bytes: u64,
 }
 
 impl<D: Device> Journal<D> {
@@ -285,7 +329,15 @@ impl<D: Device> Journal<D> {
         }
         let log = create(device, &identity, file, sequence)?;
         known.push((file, sequence));
-        let state = State { log: Arc::new(log), file, files: known, owed: Vec::new() };
+        let fresh_bytes = told.map_or(0, |told| told.records * RECORD_BYTES as u64);
+        let state = State {
+            log: Arc::new(log),
+            file,
+            files: known,
+            owed: Vec::new(),
+            unsynced: Vec::new(),
+            fresh_bytes,
+        };
         let is_owing = AtomicBool::new(false);
         Ok(Journal { identity, is_synced, is_owing, state: Mutex::new(state) })
     }
@@ -333,14 +385,22 @@ impl<D: Device> Journal<D> {
             self.turn(state, device, sequence)?;
         }
         let bytes = record.encode(self.identity.store, state.file, state.log.len());
-        state.log.append(&[&bytes]).map(drop)
+        state.log.append(&[&bytes])?;
+        state.fresh_bytes += RECORD_BYTES as u64;
+        Ok(())
     }
 
     fn turn(&self, state: &mut State<D::Log>, device: &D, sequence: u64) -> Result<()> {
         if self.is_synced {
             state.log.sync()?;
         }
-        state.log = Arc::new(create(device, &self.identity, state.file + 1, sequence)?);
+        let next = Arc::new(create(device, &self.identity, state.file + 1, sequence)?);
+        let full = std::mem::replace(&mut state.log, next);
+        if self.is_synced {
+            device.sync_dir()?;
+        } else {
+            state.unsynced.push(full);
+        }
         state.file += 1;
         let file = state.file;
         state.files.push((file, sequence));
@@ -368,10 +428,25 @@ impl<D: Device> Journal<D> {
         (state.files.len() as u64 - 1) * FILE_BYTES + state.log.len()
     }
 
+    /// A checkpoint is begun.
+    pub(crate) fn begin_anew(&self) {
+        self.state().fresh_bytes = 0;
+    }
+
+    /// Bytes that were recorded since the last checkpoint was begun.
+    pub(crate) fn fresh_bytes(&self) -> u64 {
+        self.state().fresh_bytes
+    }
+
     /// Makes all records durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        // Earlier files were synced when they were full, if that is asked for, and at a close.
-        let log = Arc::clone(&self.state().log);
+        let (unsynced, log) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.unsynced), Arc::clone(&state.log))
+        };
+        for full in unsynced {
+            full.sync()?;
+        }
         log.sync()
     }
 

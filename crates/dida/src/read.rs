@@ -267,7 +267,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
     /// The item that a slot names is damaged: it leaves the index.
     #[cold]
     fn give_up(&self, reading: &Reading) -> Result<()> {
-        let _guard = self.index.lock(self.layout.bucket(reading.hash));
+        let guard = self.index.lock(self.layout.bucket(reading.hash));
         let place = self.layout.place_of(reading.slot);
         let found = self.index.find_at(&self.layout, reading.hash, place);
         let Some(found) = found.filter(|found| found.slot == reading.slot) else { return Ok(()) };
@@ -275,7 +275,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
         self.index.store(found.at, 0);
         self.bury(place);
         self.counts.damaged.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        drop(guard);
+        self.journal.settle()
     }
 
     /// The entry of a key, and what to compare later.

@@ -40,6 +40,9 @@ impl<F: Flash, D: Device> Dida<F, D> {
     }
 }
 
+/// Slabs that one opening begins at most, without a trace of the last ones.
+const SEQUENCES_OF_OPENING: u64 = 1 << 20;
+
 /// Opens the cache that `flash` and `files` have, or creates one.
 fn open<F: Flash, D: Device>(
     flash: F,
@@ -88,7 +91,8 @@ fn open<F: Flash, D: Device>(
         Some(told) => find(&flash, &files, &layout, told)?,
         None => Found { next_sequence: 1, ..Found::default() },
     };
-    let next_sequence = found.next_sequence;
+    // What was begun and left no trace does not have its sequence used again.
+    let next_sequence = found.next_sequence + SEQUENCES_OF_OPENING;
     let journal = Journal::begin(&files, identity, told.as_ref(), next_sequence, outlives_power)?;
     files.sync_dir()?;
     let next_file = found.next_file;

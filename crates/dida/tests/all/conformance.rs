@@ -95,7 +95,7 @@ fn little_flash_evicts_for_every_cause() {
     }
     let of = |name| metric(&cache, name);
     let (with_slabs, from_index) = (of("evictions_with_slabs"), of("evictions_from_index"));
-    assert!(with_slabs > 100.0 && from_index > 100.0, "{with_slabs} {from_index}");
+    assert!(with_slabs > 100.0 && from_index > 20.0, "{with_slabs} {from_index}");
     let (dropped, emptied) = (of("slabs_dropped"), of("slabs_emptied"));
     assert!(dropped > 10.0 && emptied > 0.0, "{dropped} {emptied}");
 }

@@ -173,23 +173,30 @@ fn nothing_wrong_comes_back_if_slabs_were_dropped_meanwhile() {
 
 /// A power failure at every operation on flash and on files of a script, and at every operation of
 /// the recovery after it.
-fn cut_everywhere(after_power_loss: u64) {
-    let make = || tiny().set("after_power_loss", after_power_loss);
+fn cut_everywhere(after_power_loss: u64, memory_bytes: u64) {
+    let make = || {
+        let harness = tiny().set("memory_bytes", memory_bytes);
+        harness.set("after_power_loss", after_power_loss)
+    };
+    let checkpoints = std::cell::Cell::new(0.0_f64);
     let script = |harness: &DidaHarness, seed: u64| {
         let mut prng = Prng::new(seed);
         let mut model = Model::default();
         if let Ok(cache) = harness.open_cache() {
-            for _ in 0..900 {
+            for _ in 0..1500 {
                 if !model.step(&cache, &mut prng, KEYS) {
                     break;
                 }
             }
+            checkpoints.set(checkpoints.get().max(metric(&cache, "checkpoints")));
         }
         model
     };
     let seed = seed(3);
     let whole = make();
     script(&whole, seed);
+    // With few slots the script makes checkpoints, and begins new journals.
+    assert_eq!(checkpoints.get() > 0.0, memory_bytes < 100 << 10);
     let (flash_ops, file_ops) = (whole.flash.op_count(), whole.files.op_count());
     let step = test_size(29, 3, 1);
     let mut survivors = 0;
@@ -225,12 +232,13 @@ fn cut_everywhere(after_power_loss: u64) {
 
 #[test]
 fn a_power_cut_at_every_operation_leaves_nothing_by_default() {
-    cut_everywhere(0);
+    cut_everywhere(0, 160 << 10);
 }
 
 #[test]
 fn a_power_cut_at_every_operation_brings_nothing_back_that_was_deleted() {
-    cut_everywhere(1);
+    cut_everywhere(1, 160 << 10);
+    cut_everywhere(1, 68 << 10);
 }
 
 #[test]
