@@ -196,11 +196,12 @@ pub(crate) fn read<D: Device>(device: &D) -> Result<Option<Told>> {
     }
     let Some(newest) = all.last().map(|(file, _)| *file) else { return Ok(None) };
     let records = all.iter().filter_map(|(_, read)| read.as_ref().ok()?.as_ref());
-    let checkpoints = records.flat_map(|read| &read.records).filter_map(|record| match record {
-        Record::Checkpoint { first, .. } => Some(*first),
-        _ => None,
-    });
-    let first = checkpoints.last().unwrap_or(1);
+    let mut checkpoints =
+        records.flat_map(|read| &read.records).filter_map(|record| match record {
+            Record::Checkpoint { first, .. } => Some(*first),
+            _ => None,
+        });
+    let first = checkpoints.next_back().unwrap_or(1);
     let mut told: Option<Told> = None;
     let mut all = all.into_iter().filter(|(file, _)| *file >= first);
     for wanted in first..=newest {

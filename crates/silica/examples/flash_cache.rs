@@ -1,7 +1,8 @@
 //! A cache with flash behind its memory: puts, gets, resident memory, the time of a restart.
 //!
 //! ```text
-//! cargo run --release -p silica --example flash_cache -- DIR entries=2000000 value=256 memory=96MiB flash=1GiB
+//! cargo run --release -p silica --example flash_cache -- \
+//!     DIR entries=2000000 value=256 memory=96MiB flash=1GiB
 //! ```
 //!
 //! Entries that do not fit are dropped, so gets say how many they found. Directories are removed
@@ -57,6 +58,11 @@ fn gets(cache: &Arc<dyn Engine>, entries: u64, rounds: u64) -> (f64, f64) {
     (asked / begun.elapsed().as_secs_f64(), found.0 as f64 / asked)
 }
 
+fn report(what: &str, begun: Instant, found: f64) {
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("first answers after {what}: {seconds:.3} s ({:.0} % found)", 100.0 * found);
+}
+
 fn main() -> silica::Result<()> {
     let directory = std::env::args().nth(1).expect("a directory");
     let directory = Path::new(&directory);
@@ -96,13 +102,13 @@ fn main() -> silica::Result<()> {
     let begun = Instant::now();
     let cache = open()?;
     let (_, first) = gets(&cache, entries, 1);
-    println!("first answers after a death: {:.3} s ({:.0} % found)", begun.elapsed().as_secs_f64(), 100.0 * first);
+    report("a death", begun, first);
     cache.as_admin().expect("a cache has it").close(&mut |_, _| ())?;
     drop(cache);
     let begun = Instant::now();
     let cache = open()?;
     let (_, first) = gets(&cache, entries, 1);
-    println!("first answers after a clean stop: {:.3} s ({:.0} % found)", begun.elapsed().as_secs_f64(), 100.0 * first);
+    report("a clean stop", begun, first);
     drop(cache);
     std::fs::remove_dir_all(directory).expect("removed");
     Ok(())
