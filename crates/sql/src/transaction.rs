@@ -464,6 +464,8 @@ impl Shared {
             savepoints: Vec::new(),
             floor: None,
             memory_bytes: 0,
+            value_bytes: 0,
+            kept_bytes: 0,
             has_written: false,
             results: state.results.clone(),
             written: Written::default(),

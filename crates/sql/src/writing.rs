@@ -17,7 +17,7 @@ use crate::results::{Results, Written};
 use crate::spill::{Mark, Spilled};
 use crate::view::View;
 use silica::engine::transaction::{Savepoint, Transaction};
-use silica::{EntryRef, KeyRange};
+use silica::{EntryRef, ErrorKind, KeyRange};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -44,6 +44,10 @@ pub(crate) struct Writing {
     pub(crate) floor: Option<Savepoint>,
     /// Bytes that were written to memory, at least.
     pub(crate) memory_bytes: usize,
+    /// How many of these are of values: deletes have none.
+    pub(crate) value_bytes: usize,
+    /// Writes stay in memory up to so many bytes, because the disk has no room for them.
+    pub(crate) kept_bytes: usize,
     /// The header, if it is known.
     pub(crate) header: Cell<Option<Header>>,
     pub(crate) has_written: bool,
@@ -52,6 +56,8 @@ pub(crate) struct Writing {
     pub(crate) written: Written,
 }
 
+/// Deletes stay in memory up to so many bytes if they cannot be spilled.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Memory of a write beside its key and its record.
 const WRITE_BYTES: usize = 160;
 
@@ -65,12 +71,13 @@ impl Writing {
     #[inline]
     pub(crate) fn count(&mut self, key: &[u8], value: &[u8]) -> bool {
         self.memory_bytes += key.len() + value.len() + WRITE_BYTES;
-        self.memory_bytes >= self.database.spill_bytes
+        self.value_bytes += value.len();
+        self.memory_bytes >= self.database.spill_bytes.max(self.kept_bytes)
     }
 
     pub(crate) fn new_transaction(&mut self, transaction: Transaction) {
         self.transaction = transaction;
-        self.memory_bytes = 0;
+        (self.memory_bytes, self.value_bytes, self.kept_bytes) = (0, 0, 0);
         self.floor = (!self.savepoints.is_empty()).then(|| self.transaction.savepoint());
     }
 
@@ -86,11 +93,26 @@ impl Writing {
         }
         let database = &self.database;
         database.count_spill();
-        if self.spilled.is_none() {
+        let is_first = self.spilled.is_none();
+        if is_first {
             self.spilled = Some(database.spilled(&self.view)?);
         }
         let spilled = self.spilled.as_mut().expect("just made");
-        let mut marks = spilled.spill(&self.transaction, !self.savepoints.is_empty())?.into_iter();
+        let mut marks = match spilled.spill(&self.transaction, !self.savepoints.is_empty()) {
+            // A full disk takes deletes, which make room: they must not need room before that.
+            Err(error)
+                if is_first
+                    && error.kind() == ErrorKind::Full
+                    && 4 * self.value_bytes < self.memory_bytes
+                    && self.memory_bytes < KEPT_BYTES_MAX =>
+            {
+                spilled.end();
+                self.spilled = None;
+                self.kept_bytes = (2 * self.memory_bytes).min(KEPT_BYTES_MAX);
+                return Ok(());
+            }
+            spilled => spilled?.into_iter(),
+        };
         if self.floor.is_some() {
             marks.next();
         }

@@ -194,7 +194,8 @@ fn rows_are_within_the_memory_of_clients() {
 
 #[test]
 fn what_transactions_write_is_within_the_memory_of_clients() {
-    let (server, _directory) = serve(Config { clients_bytes_max: 8 << 20, ..config() });
+    // Less than a transaction has in memory before it spills.
+    let (server, _directory) = serve(Config { clients_bytes_max: 2 << 20, ..config() });
     let mut client = Client::connect(&server);
     people(&mut client);
     let many = "INSERT INTO people (name) WITH RECURSIVE s(n) AS \
@@ -205,9 +206,9 @@ fn what_transactions_write_is_within_the_memory_of_clients() {
     assert_eq!(sql(&mut client, count), "[[:2]]");
     // So is what several statements write, each of them small.
     assert_eq!(sql(&mut client, "BEGIN"), ":0");
-    let large = "INSERT INTO people (name) VALUES (zeroblob(1000000))";
+    let large = "INSERT INTO people (name) VALUES (zeroblob(250000))";
     let mut replies = (0..8).map(|_| sql(&mut client, large));
-    let refused = replies.find(|reply| reply != ":1").expect("8 MB do not fit into 6");
+    let refused = replies.find(|reply| reply != ":1").expect("2 MB do not fit into 1.5");
     assert!(refused.starts_with("-OOM") && refused.contains("rolled back"), "{refused}");
     assert_eq!(sql(&mut client, count), "[[:2]]");
     // What is committed is counted no more.

@@ -89,14 +89,16 @@ fn geometry_of(bytes: u64) -> Result<Geometry> {
         );
         return Err(Error::new(ErrorKind::Config, message));
     }
-    Ok(Geometry {
+    let geometry = Geometry {
         channels: CHANNELS,
         luns: LUNS,
-        blocks: blocks as u32,
+        blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
         pages: (block / PAGE_BYTES) as u32,
         page_bytes: PAGE_BYTES as u32,
         spare_bytes: 0,
-    })
+    };
+    geometry.check().map_err(|e| e.within("the size of the flash (--flash-size)"))?;
+    Ok(geometry)
 }
 
 /// A number of this run of the machine.

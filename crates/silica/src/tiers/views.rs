@@ -5,10 +5,15 @@ use silica_engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EngineExt, EntryRef, GetSink, Intent, Op,
     Result, Scan, Update,
 };
+use std::collections::BTreeSet;
 
-/// Cursors from here on are of the front: what is in memory only comes last.
+/// Cursors from here on are of the front, which comes last.
 const FRONT: u64 = 1 << 62;
+/// Keys that one call remembers at most, not to show them twice.
+const REMEMBERED_MAX: usize = 1 << 20;
 
+/// What is in both tiers is visited twice, unless one call goes through both from the start: whether
+/// an earlier call has shown it nobody knows, because it may have come to the other tier since.
 impl<F: Engine, B: Engine> Scan for Tiers<F, B> {
     fn scan(
         &self,
@@ -16,29 +21,35 @@ impl<F: Engine, B: Engine> Scan for Tiers<F, B> {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
+        let (mut shown, mut visited) = (BTreeSet::new(), 0);
         if cursor < FRONT {
+            let remembers = cursor == 0;
             let back = self.back.as_scan().expect("the cache on flash has this view");
-            // What is behind may be older than what is in front only while somebody changes it.
-            return Ok(Some(back.scan(cursor, limit, visit)?.unwrap_or(FRONT)));
-        }
-        let front = self.front.as_scan().expect("the cache in memory has this view");
-        let mut only_here: Vec<(Vec<u8>, Copied)> = Vec::new();
-        let next = front.scan(cursor - FRONT, limit, &mut |key, entry| {
-            only_here.push((key.to_vec(), Copied::new(0, entry)));
-        })?;
-        for (key, copied) in only_here {
-            // The other scan has shown what is behind.
-            if self.back.get_with(&key, |found| found.is_none())? {
-                visit(&key, copied.entry());
+            let next = back.scan(cursor, limit, &mut |key, entry| {
+                visited += 1;
+                if remembers && shown.len() < REMEMBERED_MAX {
+                    shown.insert(self.seed.low(key));
+                }
+                visit(key, entry);
+            })?;
+            if next.is_some() || visited >= limit {
+                return Ok(Some(next.unwrap_or(FRONT)));
             }
         }
+        let front = self.front.as_scan().expect("the cache in memory has this view");
+        let next =
+            front.scan(cursor.saturating_sub(FRONT), limit - visited, &mut |key, entry| {
+                if !shown.contains(&self.seed.low(key)) {
+                    visit(key, entry);
+                }
+            })?;
         Ok(next.map(|next| FRONT + next))
     }
 
     fn cursor_of(&self, key: &[u8]) -> u64 {
-        let is_behind = self.back.get_with(key, |found| found.is_some()).unwrap_or(true);
+        let is_in_front = self.front.get_with(key, |found| found.is_some()).unwrap_or(false);
         let view = |engine: &dyn Engine| engine.as_scan().map_or(0, |scan| scan.cursor_of(key));
-        if is_behind { view(&*self.back) } else { FRONT + view(&*self.front) }
+        if is_in_front { FRONT + view(&*self.front) } else { view(&*self.back) }
     }
 }
 
@@ -111,9 +122,15 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
 impl<F: Engine, B: Engine> Admin for Tiers<F, B> {
     fn count(&self, exact: bool) -> Result<Count> {
         if exact {
-            let (mut entries, mut cursor) = (0, Some(0));
+            let mut entries = self.admins().1.count(true)?.estimate;
+            let front = self.front.as_scan().expect("the cache in memory has this view");
+            let mut cursor = Some(0);
             while let Some(at) = cursor {
-                cursor = self.scan(at, 1024, &mut |_, _| entries += 1)?;
+                let mut keys: Vec<Vec<u8>> = Vec::new();
+                cursor = front.scan(at, 1024, &mut |key, _| keys.push(key.to_vec()))?;
+                for key in keys {
+                    entries += u64::from(self.back.get_with(&key, |found| found.is_none())?);
+                }
             }
             return Ok(Count { low: entries, estimate: entries, high: entries });
         }

@@ -25,6 +25,13 @@ fn every_engine_reports_what_its_spec_lists() {
         seen.extend(reported.into_keys());
     }
     store.close().unwrap();
+    let flash = silica::FlashCacheOptions { flash_bytes: Some(64 << 20), ..Default::default() };
+    let options = silica::OpenOptions::new().memory_bytes(48 << 20);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let cache = options.open_flash_cache(elsewhere.path(), &flash).unwrap();
+    let mut reported = silica::MetricsMap::default();
+    cache.metrics(&mut reported);
+    seen.extend(reported.0.into_keys());
     let all = silica::metrics();
     let names: BTreeSet<&str> = all.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), all.len(), "a name stands twice");
