@@ -133,7 +133,7 @@ impl State {
 
     /// Counts a write, and spills if there are many.
     #[inline]
-    fn count_write(&mut self, key: &[u8], record: &[u8]) -> Result<()> {
+    fn count_write(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
         if self.writing()?.count(key, record) { self.spill() } else { Ok(()) }
     }
 
@@ -154,7 +154,7 @@ impl State {
         let key = row_key(root, rowid);
         self.writable()?.put(root, &key, record);
         self.last.put_row(root, rowid);
-        self.count_write(&key, record)
+        self.count_write(&key, Some(record))
     }
 
     /// True if `key` is known to be behind the last key of its index, in what this transaction
@@ -171,7 +171,7 @@ impl State {
     /// `MISUSE` if this transaction does not write; those of looking for the last key.
     pub(crate) fn put_key(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
         self.writable()?.put(root, key, record);
-        self.count_write(key, record)?;
+        self.count_write(key, Some(record))?;
         if self.reads.is_none() && self.last.put_key(root, key) {
             let mut idle = self.iterate(root)?;
             if idle.iterator.seek_to_last()? {
@@ -191,7 +191,7 @@ impl State {
             Some(rowid) => self.last.delete_row(root, rowid),
             None => self.last.delete_key(root, key),
         }
-        self.count_write(key, &[])
+        self.count_write(key, None)
     }
 
     /// Calls `read` with the record of `key`, borrowed.
@@ -464,7 +464,7 @@ impl Shared {
             savepoints: Vec::new(),
             floor: None,
             memory_bytes: 0,
-            value_bytes: 0,
+            put_bytes: 0,
             kept_bytes: 0,
             has_written: false,
             results: state.results.clone(),

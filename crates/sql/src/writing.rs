@@ -44,8 +44,8 @@ pub(crate) struct Writing {
     pub(crate) floor: Option<Savepoint>,
     /// Bytes that were written to memory, at least.
     pub(crate) memory_bytes: usize,
-    /// How many of these are of values: deletes have none.
-    pub(crate) value_bytes: usize,
+    /// How many of these are of puts.
+    pub(crate) put_bytes: usize,
     /// Writes stay in memory up to so many bytes, because the disk has no room for them.
     pub(crate) kept_bytes: usize,
     /// The header, if it is known.
@@ -56,7 +56,9 @@ pub(crate) struct Writing {
     pub(crate) written: Written,
 }
 
-/// Deletes stay in memory up to so many bytes if they cannot be spilled.
+/// Deletes stay in memory for so many shares of a transaction.
+const DELETES_SHARES: usize = 16;
+/// They stay there up to so many bytes if they cannot be spilled.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Memory of a write beside its key and its record.
 const WRITE_BYTES: usize = 160;
@@ -69,15 +71,26 @@ impl Writing {
 
     /// Counts a write; true if there are so many that they had better be spilled.
     #[inline]
-    pub(crate) fn count(&mut self, key: &[u8], value: &[u8]) -> bool {
-        self.memory_bytes += key.len() + value.len() + WRITE_BYTES;
-        self.value_bytes += value.len();
-        self.memory_bytes >= self.database.spill_bytes.max(self.kept_bytes)
+    pub(crate) fn count(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
+        let bytes = key.len() + value.map_or(0, <[u8]>::len) + WRITE_BYTES;
+        self.memory_bytes += bytes;
+        self.put_bytes += if value.is_some() { bytes } else { 0 };
+        if self.memory_bytes < self.database.spill_bytes.max(self.kept_bytes) {
+            return false;
+        }
+        let deletes_max = self.database.spill_bytes.saturating_mul(DELETES_SHARES);
+        !self.is_of_deletes() || self.memory_bytes >= deletes_max.min(KEPT_BYTES_MAX)
+    }
+
+    /// Most of what is in memory are deletes. A full disk takes these, which make room: they must
+    /// not need room before that.
+    fn is_of_deletes(&self) -> bool {
+        4 * self.put_bytes < self.memory_bytes
     }
 
     pub(crate) fn new_transaction(&mut self, transaction: Transaction) {
         self.transaction = transaction;
-        (self.memory_bytes, self.value_bytes, self.kept_bytes) = (0, 0, 0);
+        (self.memory_bytes, self.put_bytes, self.kept_bytes) = (0, 0, 0);
         self.floor = (!self.savepoints.is_empty()).then(|| self.transaction.savepoint());
     }
 
@@ -99,11 +112,10 @@ impl Writing {
         }
         let spilled = self.spilled.as_mut().expect("just made");
         let mut marks = match spilled.spill(&self.transaction, !self.savepoints.is_empty()) {
-            // A full disk takes deletes, which make room: they must not need room before that.
             Err(error)
                 if is_first
                     && error.kind() == ErrorKind::Full
-                    && 4 * self.value_bytes < self.memory_bytes
+                    && 4 * self.put_bytes < self.memory_bytes
                     && self.memory_bytes < KEPT_BYTES_MAX =>
             {
                 spilled.end();
