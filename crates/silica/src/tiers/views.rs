@@ -12,8 +12,9 @@ const FRONT: u64 = 1 << 62;
 /// Keys that one call remembers at most, not to show them twice.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// What is in both tiers is visited twice, unless one call goes through both from the start: whether
-/// an earlier call has shown it nobody knows, because it may have come to the other tier since.
+/// What is in both tiers is visited twice, unless one call goes through both from the start:
+/// whether an earlier call has shown it nobody knows, because it may have come to the other tier
+/// since.
 impl<F: Engine, B: Engine> Scan for Tiers<F, B> {
     fn scan(
         &self,
