@@ -8,7 +8,7 @@
 //! 4. One opening at a time: the file is locked (`flock`) for as long as the drive is open.
 //! 5. A sync that failed is final for this opening: nothing is written after it.
 
-use super::layout::{HEADER_BYTES, Header, RECORD_BYTES, Record, Recorded};
+use super::layout::{Block, HEADER_BYTES, Header, RECORD_BYTES, Record, Recorded};
 use super::workers::{Carrier, ImageQueue, Workers};
 use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
@@ -92,15 +92,6 @@ struct Drive {
     blocks: Box<[Mutex<Block>]>,
     counters: FlashCounters,
     is_poisoned: AtomicBool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    recorded: Recorded,
-    is_undefined: bool,
-    sequence: u64,
-    erases: u64,
-    written: u32,
 }
 
 impl FlashDrive {
@@ -263,21 +254,6 @@ fn find(header: &Header, places: [(&[u8; RECORD_BYTES], u64); 2]) -> Block {
             written: record.pages,
         },
     )
-}
-
-impl Block {
-    fn status(&self, geometry: &Geometry) -> BlockStatus {
-        let state = match (self.recorded, self.written) {
-            (Recorded::Bad, _) => BlockState::Bad,
-            _ if self.is_undefined => BlockState::Undefined,
-            (Recorded::Closed, _) => BlockState::Full,
-            (Recorded::Appending, 0) => BlockState::Free,
-            (Recorded::Appending, written) if written == geometry.pages => BlockState::Full,
-            (Recorded::Appending, _) => BlockState::Open,
-        };
-        let (written, erases) = (self.written, self.erases);
-        BlockStatus { state, written, capacity: geometry.pages, erases }
-    }
 }
 
 impl Drive {

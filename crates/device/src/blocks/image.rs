@@ -16,8 +16,9 @@
 //! 8. A sync that failed is final for this opening: nothing is written after it.
 
 use super::checks;
-use super::layout::Recorded;
-use super::layout::{self, HEADER_BYTES, Header, Layout, MARK_BYTES, Mark, RECORD_BYTES, Record};
+use super::layout::{
+    self, Block, HEADER_BYTES, Header, Layout, MARK_BYTES, Mark, RECORD_BYTES, Record, Recorded,
+};
 use super::workers::{Carrier, ImageQueue, Workers};
 use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
@@ -59,17 +60,6 @@ pub(super) struct Image {
     blocks: Box<[Mutex<Block>]>,
     counters: FlashCounters,
     is_poisoned: AtomicBool,
-}
-
-/// What is known of a block.
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    recorded: Recorded,
-    /// A reset was interrupted.
-    is_undefined: bool,
-    sequence: u64,
-    erases: u64,
-    written: u32,
 }
 
 impl FlashImage {
@@ -234,21 +224,6 @@ fn find(
         found.written = 0;
     }
     Ok(found)
-}
-
-impl Block {
-    fn status(&self, geometry: &Geometry) -> BlockStatus {
-        let state = match (self.recorded, self.written) {
-            (Recorded::Bad, _) => BlockState::Bad,
-            _ if self.is_undefined => BlockState::Undefined,
-            (Recorded::Closed, _) => BlockState::Full,
-            (Recorded::Appending, 0) => BlockState::Free,
-            (Recorded::Appending, written) if written == geometry.pages => BlockState::Full,
-            (Recorded::Appending, _) => BlockState::Open,
-        };
-        let (written, erases) = (self.written, self.erases);
-        BlockStatus { state, written, capacity: geometry.pages, erases }
-    }
 }
 
 impl Image {

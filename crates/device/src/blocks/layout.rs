@@ -1,6 +1,6 @@
 //! Bytes of a flash image, as docs/formats/flash-image.md has them.
 
-use super::Geometry;
+use super::{BlockState, BlockStatus, Geometry};
 use silica_base::{Checksum, Error, ErrorKind, Format, Result};
 use std::fmt::Display;
 
@@ -150,6 +150,32 @@ pub(super) enum Recorded {
     Closed,
     /// Bad.
     Bad,
+}
+
+/// What is known of a block of an open image or drive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub(super) recorded: Recorded,
+    /// A reset was interrupted, or nobody knows what the block has.
+    pub(super) is_undefined: bool,
+    pub(super) sequence: u64,
+    pub(super) erases: u64,
+    pub(super) written: u32,
+}
+
+impl Block {
+    pub(super) fn status(&self, geometry: &Geometry) -> BlockStatus {
+        let state = match (self.recorded, self.written) {
+            (Recorded::Bad, _) => BlockState::Bad,
+            _ if self.is_undefined => BlockState::Undefined,
+            (Recorded::Closed, _) => BlockState::Full,
+            (Recorded::Appending, 0) => BlockState::Free,
+            (Recorded::Appending, written) if written == geometry.pages => BlockState::Full,
+            (Recorded::Appending, _) => BlockState::Open,
+        };
+        let (written, erases) = (self.written, self.erases);
+        BlockStatus { state, written, capacity: geometry.pages, erases }
+    }
 }
 
 /// A block's record.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The flash in the directory.
-const IMAGE: &str = "flash";
+const DRIVE: &str = "flash";
 /// Flash that a cache has if nobody says how much.
 const FLASH_BYTES_USUAL: u64 = 4 << 30;
 /// Blocks at least: the marks of the collector need some.
@@ -22,7 +22,7 @@ const BLOCKS_MIN: u64 = 16;
 const BLOCKS_USUAL: u64 = 1024;
 const BLOCK_BYTES: [u64; 2] = [2 << 20, 8 << 20];
 const PAGE_BYTES: u64 = 4096;
-/// Channels and LUNs of the image: as many reads go on side by side.
+/// Channels and LUNs of the drive: as many reads go on side by side.
 const CHANNELS: u32 = 4;
 const LUNS: u32 = 2;
 /// Slabs in memory.
@@ -149,14 +149,14 @@ impl OpenOptions {
         let seed = HashSeed(self.new_seed()?);
         let environment = Environment::new(seed);
         let files = FileDevice::open(directory, self.device)?;
-        let image = open_image(directory, flash, &seed)?;
-        let geometry = *FlashDevice::geometry(&image);
+        let drive = open_drive(directory, flash, &seed)?;
+        let geometry = *FlashDevice::geometry(&drive);
         let division = divide(self.memory_bytes, &geometry)?;
         let mut back_options = OptionValues::default();
         back_options.set_memory_bytes(division.back).set("memory_slabs", MEMORY_SLABS);
         back_options.set("after_power_loss", u64::from(flash.keeps_after_power_loss));
         let startup = Startup { boot: boot_number()? };
-        let raw = RawFlash::new(image)?;
+        let raw = RawFlash::new(drive)?;
         let back = Arc::new(Dida::open(raw, files, &back_options, &environment, startup)?);
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut front_options = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
@@ -189,7 +189,7 @@ fn refuse_strange(directory: &Path) -> Result<()> {
             return Err(Error::io(what, e));
         }
     };
-    if directory.join(IMAGE).exists() {
+    if directory.join(DRIVE).exists() {
         return Ok(());
     }
     for entry in entries.filter_map(std::result::Result::ok) {
@@ -208,12 +208,12 @@ fn refuse_strange(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn open_image(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<FlashDrive> {
-    let path = directory.join(IMAGE);
+fn open_drive(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<FlashDrive> {
+    let path = directory.join(DRIVE);
     let wanted = flash.flash_bytes.map(geometry_of).transpose()?;
     if !path.exists() {
         let geometry = wanted.map_or_else(|| geometry_of(FLASH_BYTES_USUAL), Ok)?;
-        let options = FlashImageOptions { id: seed.low(b"flash image"), endurance: None };
+        let options = FlashImageOptions { id: seed.low(b"flash drive"), endurance: None };
         return FlashDrive::create(&path, geometry, options).map_err(|error| match error.kind() {
             ErrorKind::Full => error.within(format!(
                 "a flash cache takes {} MiB at its creation; give it less (--flash-size)",
@@ -222,8 +222,8 @@ fn open_image(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> R
             _ => error,
         });
     }
-    let image = FlashDrive::open(&path)?;
-    let has = *FlashDevice::geometry(&image);
+    let drive = FlashDrive::open(&path)?;
+    let has = *FlashDevice::geometry(&drive);
     if let Some(wanted) = wanted.filter(|wanted| *wanted != has) {
         let message = format!(
             "the flash cache in {} was made with {} MiB of flash, not {}; leave the size out \
@@ -234,7 +234,7 @@ fn open_image(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> R
         );
         return Err(Error::new(ErrorKind::Config, message));
     }
-    Ok(image)
+    Ok(drive)
 }
 
 #[cfg(test)]
