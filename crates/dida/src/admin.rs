@@ -20,6 +20,24 @@ impl<F: Flash, D: Device> Dida<F, D> {
         on_flash.chain(in_memory).map(u64::from).sum()
     }
 
+    /// Writes what is in memory to flash, and the index, durably.
+    fn write_all(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.seal_all();
+        let all = self.streams.sealed_count() as u64 + 1;
+        let mut done = 0;
+        progress(done, all);
+        while self.drain_one()? {
+            done += 1;
+            progress(done.min(all), all);
+        }
+        self.flash.sync()?;
+        self.make_checkpoint()?;
+        self.flash.sync()?;
+        self.journal.sync()?;
+        progress(all, all);
+        Ok(())
+    }
+
     /// Walks the index: each slot is in the bucket and has the tag of its key, and each slab has
     /// as many live items as slots name it.
     pub(crate) fn check_everything(&self) -> Result<()> {
@@ -120,23 +138,15 @@ impl<F: Flash, D: Device> Admin for Dida<F, D> {
         }
         // Nobody begins a write any more; who has begun one ends it first.
         drop(self.index.lock_all());
-        self.seal_all();
-        let all = self.streams.sealed_count() as u64 + 1;
-        let mut done = 0;
-        progress(done, all);
-        while self.drain_one()? {
-            done += 1;
-            progress(done.min(all), all);
-        }
-        self.flash.sync()?;
-        self.make_checkpoint()?;
-        self.flash.sync()?;
-        self.journal.sync()?;
+        self.write_all(progress)?;
         self.record(&[Record::Closed])?;
         self.journal.sync()?;
-        self.files.sync_dir()?;
-        progress(all, all);
-        Ok(())
+        self.files.sync_dir()
+    }
+
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.check_open()?;
+        self.write_all(progress).map(|()| true)
     }
 
     fn inspect(&self) -> Result<String> {

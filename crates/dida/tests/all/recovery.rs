@@ -312,13 +312,17 @@ fn a_clean_stop_outlives_the_machine() {
     for _ in 0..2000 {
         assert!(model.step(&cache, &mut prng, KEYS));
     }
-    cache.as_admin().expect("it has").close(&mut |_, _| ()).expect("it closes");
+    let admin = cache.as_admin().expect("it has");
+    assert!(admin.save(&mut |_, _| ()).expect("it saves"));
+    put(&cache, b"after the save", b"it goes on");
+    admin.close(&mut |_, _| ()).expect("it closes");
     let refused = cache.write(WriteBatch::new().put(b"a", b"b"), NOW).expect_err("it is closed");
     assert!(refused.to_string().contains("closed"), "{refused}");
     harness.lose_power();
     let cache = harness.open_cache().expect("it opens");
     let (found, could) = model.check_all(&cache, KEYS);
     assert!(found == could && found > 50, "{found} of {could}");
+    assert_eq!(get(&cache, b"after the save").as_deref(), Some(&b"it goes on"[..]));
 }
 
 #[test]

@@ -160,6 +160,10 @@ impl<F: Engine, B: Engine> Admin for Tiers<F, B> {
         self.admins().1.close(progress)
     }
 
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.admins().1.save(progress)
+    }
+
     fn inspect(&self) -> Result<String> {
         let (front, back) = self.admins();
         Ok(format!("in memory:\n{}on flash:\n{}", front.inspect()?, back.inspect()?))
