@@ -47,7 +47,7 @@ mod words;
 
 pub use file::FileRegion;
 
-use silica_base::Result;
+use silica_base::{Error, ErrorKind, Result};
 use std::fmt;
 
 /// Bytes of a line, the unit in which processors write memory back.
@@ -99,6 +99,54 @@ pub trait Region: Send + Sync + 'static {
     }
     /// What survives after a fence.
     fn class(&self) -> RegionClass;
+    /// Makes the region `bytes` long, with zeroes behind what is there, while other threads read
+    /// and write it. The new length is durable as far as the class goes. One thread at a time.
+    ///
+    /// # Errors
+    /// `Full` if there is no space, `Config` if `bytes` is less than it has, no multiple of 4096,
+    /// or over what can be mapped, `Unsupported` if this region cannot: nothing has changed.
+    fn grow(&self, bytes: u64) -> Result<()> {
+        let message = format!("a region of {} bytes cannot grow to {bytes}", self.len());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+    /// Makes the region `bytes` long and gives the space behind it back. Nobody may look at it
+    /// any more. One thread at a time.
+    ///
+    /// # Errors
+    /// As for [`Region::grow`].
+    fn truncate(&self, bytes: u64) -> Result<()> {
+        let message = format!("a region of {} bytes cannot be cut to {bytes}", self.len());
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+    /// Gives space back that nobody needs: from here on these bytes are zero, or what they were,
+    /// where the medium has larger pages.
+    ///
+    /// # Errors
+    /// `Io` if the system refuses; the bytes are what they were.
+    fn release(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Makes everything that was stored durable, flushed or not, as far as the medium can: where
+    /// the class is [`RegionClass::Pages`] this is the only way.
+    ///
+    /// # Errors
+    /// As for [`Region::fence`].
+    fn sync(&self) -> Result<()> {
+        self.flush(0, self.len());
+        self.fence()
+    }
+    /// Asks the processor for the line at `offset`, which is read soon. Beyond the region nothing
+    /// happens.
+    #[inline]
+    fn prefetch(&self, _offset: u64) {}
+    /// The word at `offset`, in no order with other words.
+    ///
+    /// # Panics
+    /// If `offset` is no multiple of 8.
+    #[inline]
+    fn word(&self, offset: u64) -> u64 {
+        self.load(offset)
+    }
     /// The word at `offset`, and everything that its writer did before it stored it.
     ///
     /// # Panics
@@ -132,6 +180,33 @@ pub trait Region: Send + Sync + 'static {
     /// `Io` if the system cannot write, from there on `Poisoned`; `Closed` after a simulated power
     /// cut.
     fn fence(&self) -> Result<()>;
+}
+
+/// A place with regions that have names.
+pub trait Regions: Send + Sync + 'static {
+    /// What it has.
+    type Region: Region;
+
+    /// Makes a region of `bytes` zeroes. Its name is durable.
+    ///
+    /// # Errors
+    /// As for [`FileRegion::create`].
+    fn create_region(&self, name: &str, bytes: u64) -> Result<Self::Region>;
+
+    /// The region `name`; `None` if there is none.
+    ///
+    /// # Errors
+    /// As for [`FileRegion::open`].
+    fn open_region(&self, name: &str) -> Result<Option<Self::Region>>;
+
+    /// Removes a region that is not open.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn remove_region(&self, name: &str) -> Result<()>;
+
+    /// A number that is another one each time the machine was started.
+    fn boot(&self) -> u64;
 }
 
 pub(crate) use words::{lines_of, read_words, word_index, write_words};
