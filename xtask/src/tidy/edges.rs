@@ -19,6 +19,7 @@ const GROUND: &[&str] = &["silica-base", "silica-device"];
 const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silica-engine"];
 /// The cache on flash stands on the flash library, each of its levels.
 const ON_FLASH: &[&str] = &["silica-base", "silica-device", "silica-engine", "silica-flash"];
+const ON_MEMORY: &[&str] = &["silica-base", "silica-device", "silica-engine"];
 const FACADE: &[&str] = &[
     "silica-base",
     "silica-device",
@@ -28,6 +29,7 @@ const FACADE: &[&str] = &[
     "silica-wip",
     "silica-mica",
     "silica-dida",
+    "silica-pmem",
     "silica-tune",
 ];
 /// What commands mean stands below loops and sockets, which they cannot see.
@@ -115,6 +117,7 @@ const HOUSE: &[Place] = &[
     passive("silica-wip", "crates/wip", ENGINE),
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     Place { name: "silica-dida", dir: "crates/dida", uses: ON_FLASH, passive: true, wraps: true },
+    Place { name: "silica-pmem", dir: "crates/pmem", uses: ON_MEMORY, passive: true, wraps: true },
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-commands", "crates/commands", COMMANDS),

@@ -126,6 +126,13 @@ pub trait Region: Send + Sync + 'static {
     fn release(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
+    /// Makes sure that bytes whose space was given back have it again, before they are stored to.
+    ///
+    /// # Errors
+    /// `Full` if there is no space.
+    fn reserve(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
     /// Makes everything that was stored durable, flushed or not, as far as the medium can: where
     /// the class is [`RegionClass::Pages`] this is the only way.
     ///

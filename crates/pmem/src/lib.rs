@@ -1,0 +1,15 @@
+//! Engines for persistent memory, in a region of mapped bytes (`silica_device::region`): with their
+//! data in place they are open again in milliseconds.
+//!
+//! - [`space`]: the region as both engines use it: what it begins with, an allocator without leaks,
+//!   changes of several words at once.
+//!
+//! Where there is no persistent memory, a region on tmpfs or hugetlbfs outlives the process, and
+//! the class of the region says so. Memory that readers may still look at is freed by epochs
+//! (`crossbeam-epoch`, which most lock-free structures in Rust stand on).
+//!
+//! Invariant: this crate does not know any other engine, opens no paths and starts no threads.
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+pub mod space;

@@ -1,0 +1,69 @@
+//! A region as an engine uses it: docs/formats/region.md.
+//!
+//! The space of a region is divided into objects. Which of them are in use is known in memory only:
+//! after an opening the engine tells what it can reach ([`Space::mark`]), and what it cannot reach
+//! is free. So an allocation costs no flush of its own, and no crash leaves a leak (as Ralloc does).
+//! Until all marks are made ([`Space::marks_done`]), new objects come from pages that no object was
+//! in, so an engine serves at once.
+//!
+//! Several words change together by [`Space::commit`].
+//!
+//! Invariants:
+//!
+//! 1. A span's descriptor is durable before the first object of it is handed out, and descriptors
+//!    of pages that a span covers are durably 0 before its own is stored.
+//! 2. An object is handed out once until it is freed; one that an engine may have reached before a
+//!    crash is not handed out before marks are done.
+//! 3. The region's length is never less than that of its extents.
+//! 4. No store goes to pages whose space was given back before it was reserved again.
+
+mod allocate;
+mod book;
+mod classes;
+mod layout;
+mod open;
+mod redo;
+
+pub use classes::PAGE_BYTES;
+pub use layout::{Kind, ROOT, ROOT_BYTES};
+pub use open::{Opened, Settings};
+pub use redo::Change;
+
+use self::book::Book;
+use silica_device::region::Region;
+use std::sync::{Mutex, MutexGuard};
+
+/// A region, its allocator, and its changes of several words.
+pub struct Space<R> {
+    region: R,
+    store: u64,
+    boot: u64,
+    name: String,
+    book: Mutex<Book>,
+    /// Held while the region grows or shrinks.
+    growth: Mutex<()>,
+    redo: redo::Places,
+    limit_bytes: std::sync::atomic::AtomicU64,
+}
+
+impl<R: Region> Space<R> {
+    /// The region.
+    #[inline]
+    pub fn region(&self) -> &R {
+        &self.region
+    }
+
+    /// The store's number, with which checksums in the region begin.
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    /// The region's name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("no panic while locked")
+    }
+}
