@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of journals that make a checkpoint worth while at least.
 const JOURNAL_BYTES_MIN: u64 = 16 << 10;
+/// A checkpoint takes one in so many of the usable blocks at most: entries are worth more than a
+/// quick opening.
+const FLASH_PARTS_MIN: usize = 4;
 /// Bytes before the table of slabs.
 const FIXED_BYTES: usize = 72;
 
@@ -144,6 +147,10 @@ impl<F: Flash, D: Device> Dida<F, D> {
             return Ok(());
         }
         let parts = self.index.slot_count().div_ceil(each);
+        if parts * FLASH_PARTS_MIN > self.flash.usable() as usize {
+            log::debug!("a checkpoint of {parts} blocks would take too much of the flash cache");
+            return Ok(());
+        }
         let number = self.next_sequence.fetch_add(parts as u64, Ordering::AcqRel);
         let mut new = Vec::with_capacity(parts);
         for part in 0..parts {

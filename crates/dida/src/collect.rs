@@ -2,7 +2,8 @@
 //!
 //! Space-based: the slab of which the fewest bytes are alive is emptied, and what is alive is
 //! copied to a slab in memory. Locality-based: the slab that was used longest ago is dropped with
-//! all that it has. In both cases the channel with the least to do is looked at first.
+//! all that it has. Of slabs that are about as good, the one in the channel with the least to do is
+//! taken: never what is alive for what is dead, nor what is in use for what nobody asks for.
 
 use crate::cache::Dida;
 use crate::flash::{Flash, PageRead};
@@ -78,7 +79,12 @@ impl<F: Flash, D: Device> Dida<F, D> {
             let is_alive = slab.live.load(Ordering::Relaxed) > 0;
             Some((is_alive, slab.used(), slab.sequence.load(Ordering::Relaxed)))
         };
-        let Some(victim) = self.choose(coldness) else { return Ok(false) };
+        // An eighth of all slabs written since: about as cold.
+        let about = (self.layout.shape.slabs / 8).max(1);
+        let is_near = |best: &(bool, u32, u64), other: &(bool, u32, u64)| {
+            best.0 == other.0 && other.1 <= best.1.saturating_add(about)
+        };
+        let Some(victim) = self.choose(coldness, is_near) else { return Ok(false) };
         self.drop_slab(victim)?;
         self.provision.note_reclaim(self.clock.monotonic_ns() - begun_ns);
         Ok(true)
@@ -86,15 +92,20 @@ impl<F: Flash, D: Device> Dida<F, D> {
 
     /// The slab of which the fewest bytes are alive, if copying these is worth while.
     fn sparsest(&self) -> Option<Victim> {
-        self.choose(|slab| {
+        let rank = |slab: &Slab| {
             let dead = 1.0 - slab.live_share();
             (dead >= DEAD_MIN).then(|| slab.live_bytes() as u64)
-        })
+        };
+        let about = self.layout.shape.slab_bytes() / 8;
+        self.choose(rank, |best, other| *other <= best + about)
     }
 
-    /// Claims the slab with the least rank in the first channel that has one, by what channels have
-    /// to do.
-    fn choose<R: Ord>(&self, rank: impl Fn(&Slab) -> Option<R>) -> Option<Victim> {
+    /// Claims a slab with the least rank, or one near it: by what their channels have to do.
+    fn choose<R: Ord>(
+        &self,
+        rank: impl Fn(&Slab) -> Option<R>,
+        is_near: impl Fn(&R, &R) -> bool,
+    ) -> Option<Victim> {
         loop {
             let loads = self.flash.loads();
             let mut least: Vec<Option<(R, Victim)>> = loads.iter().map(|_| None).collect();
@@ -108,9 +119,11 @@ impl<F: Flash, D: Device> Dida<F, D> {
                     *channel = Some((rank, Victim { number, block }));
                 }
             }
-            let by_load = |channel: &usize| loads[*channel];
-            let channels = (0..least.len()).filter(|channel| least[*channel].is_some());
-            let channel = channels.min_by_key(by_load)?;
+            let best = least.iter().flatten().map(|(rank, _)| rank).min()?;
+            let near = |channel: &usize| {
+                least[*channel].as_ref().is_some_and(|(rank, _)| is_near(best, rank))
+            };
+            let channel = (0..least.len()).filter(near).min_by_key(|channel| loads[*channel])?;
             let (_, victim) = least[channel].take().expect("it has one");
             if self.slabs.get(victim.number).claim() {
                 return Some(victim);

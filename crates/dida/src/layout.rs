@@ -49,6 +49,9 @@ fn bits_for(most: u64) -> u32 {
     64 - most.leading_zeros()
 }
 
+/// Entries so small on average get a slot each, if there is memory for it.
+const ENTRY_BYTES_MIN: u64 = 64;
+
 impl Layout {
     /// Divides `memory_bytes` between slabs and index.
     pub(crate) fn new(shape: Shape, memory_bytes: u64, memory_slabs: u32) -> Result<Self> {
@@ -63,7 +66,10 @@ impl Layout {
         let in_slabs =
             slab_bytes * u64::from(memory_slabs) + SLAB_MANAGEMENT_BYTES * u64::from(slab_numbers);
         let bucket_bytes = 8 * BUCKET_SLOTS as u64;
+        // No more than flash full of small entries needs, or checkpoints would leave no flash.
+        let enough = slab_bytes * u64::from(shape.slabs) / ENTRY_BYTES_MIN / BUCKET_SLOTS as u64;
         let buckets = memory_bytes.saturating_sub(in_slabs) / bucket_bytes;
+        let buckets = buckets.min(enough.max(1));
         if buckets == 0 {
             return refuse(format!(
                 "{memory_bytes} bytes of memory are too few for a flash cache: {memory_slabs} \

@@ -91,8 +91,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             match self.seek(found.slot) {
                 Sought::Memory(log) => {
                     let place = self.layout.place_of(found.slot);
-                    let bytes = log.bytes(u64::from(place.offset), behind(&*log, place));
-                    match self.report(key, &reading, bytes, place, sink, &mut now) {
+                    match self.report(key, &reading, behind(&*log, place), place, sink, &mut now) {
                         Outcome::Found => hits += 1,
                         Outcome::Missing => {}
                         Outcome::Unmatched => again.push(reading),
@@ -200,8 +199,9 @@ impl<F: Flash, D: Device> Dida<F, D> {
         };
         if own != key {
             // A stranger with the key's tag, unless the index says something else by now.
-            let slot = self.index.find(&self.layout, reading.hash).map(|found| found.slot);
-            return if slot == Some(reading.slot) { Outcome::Missing } else { Outcome::Unmatched };
+            let named = self.named(reading.hash);
+            let is_same = named == Some((reading.slot, reading.sequence));
+            return if is_same { Outcome::Missing } else { Outcome::Unmatched };
         }
         let expires = entry.expires_unix_ms;
         if expires != 0 && expires <= *now.get_or_insert_with(|| self.clock.unix_ms()) {
@@ -234,8 +234,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             let place = self.layout.place_of(found.slot);
             let (outcome, is_read) = match self.seek(found.slot) {
                 Sought::Memory(log) => {
-                    let bytes = log.bytes(u64::from(place.offset), behind(&*log, place));
-                    (self.report(key, &reading, bytes, place, sink, now), true)
+                    (self.report(key, &reading, behind(&*log, place), place, sink, now), true)
                 }
                 Sought::Flash { block, first, pages } => {
                     let len = pages as usize * self.layout.shape.page_bytes as usize;
@@ -310,7 +309,12 @@ impl<F: Flash, D: Device> Dida<F, D> {
     }
 }
 
-/// Bytes of a slab in memory from a place on.
-fn behind<L: LogFile>(log: &L, place: Place) -> usize {
-    log.len().saturating_sub(u64::from(place.offset)) as usize
+/// Bytes of a slab in memory from a place on; none if the slab is a newer one, which does not reach
+/// so far yet.
+fn behind<L: LogFile>(log: &L, place: Place) -> &[u8] {
+    let offset = u64::from(place.offset);
+    match log.len().checked_sub(offset) {
+        Some(len) => log.bytes(offset, len as usize),
+        None => &[],
+    }
 }

@@ -195,8 +195,7 @@ fn cut_everywhere(after_power_loss: u64, memory_bytes: u64) {
     let seed = seed(3);
     let whole = make();
     script(&whole, seed);
-    // With few slots the script makes checkpoints, and begins new journals.
-    assert_eq!(checkpoints.get() > 0.0, memory_bytes < 100 << 10);
+    assert!(checkpoints.get() > 0.0, "the script makes checkpoints, and begins new journals");
     let (flash_ops, file_ops) = (whole.flash.op_count(), whole.files.op_count());
     let step = test_size(29, 3, 1);
     let mut survivors = 0;
@@ -375,16 +374,18 @@ fn a_cache_without_any_block_left_goes_on_in_memory() {
     use silica_engine::testkit::Harness;
     harness.wipe();
     let cache = harness.open_cache().expect("it opens");
-    for n in 0..20_000_u32 {
+    for n in 0..40_000_u32 {
         put(&cache, &name_of(n), &value_of(n, 1));
         delete(&cache, &name_of(n / 2));
         if n % 100 == 0 {
             maintain(&cache);
         }
     }
-    assert_eq!(metric(&cache, "flash_usable_blocks"), 0.0);
+    // The last checkpoint has two blocks, as long as no other one can be made.
+    let left = metric(&cache, "flash_usable_blocks") - 2.0 * metric(&cache, "checkpoints").min(1.0);
+    assert_eq!(left, 0.0);
     assert!(harness.flash.counters().total().erases > 0);
-    let found = (0..20_000_u32).filter(|n| match get(&cache, &name_of(*n)) {
+    let found = (0..40_000_u32).filter(|n| match get(&cache, &name_of(*n)) {
         Some(value) => {
             assert_eq!(value, value_of(*n, 1));
             true

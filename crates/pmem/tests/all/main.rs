@@ -1,0 +1,4 @@
+//! Engines for persistent memory, on simulated regions.
+
+mod space;
+mod support;
