@@ -10,6 +10,7 @@
 use super::bucket::{Commit, SUM};
 use super::plan::{Content, Plan, Step, View};
 use super::protocol::publish;
+use super::shards::is_full;
 use super::turbo::{Probe, Tally, Turbo};
 use crate::space::Change;
 use silica_base::{ErrorKind, Result};
@@ -61,6 +62,7 @@ struct Planned {
     pending: Vec<Pending>,
     /// Where those of the current shard begin.
     shard_begin: usize,
+    shard_counts: usize,
     tags: Vec<(u64, usize, u8)>,
     replaced: Vec<Change>,
     freed: Vec<u64>,
@@ -102,6 +104,7 @@ impl View for Each<'_> {
 impl Planned {
     fn begin_shard(&mut self) -> Mark {
         self.shard_begin = self.pending.len();
+        self.shard_counts = self.counts.len();
         let lists = [self.tags.len(), self.replaced.len(), self.freed.len(), self.counts.len()];
         Mark([self.shard_begin, lists[0], lists[1], lists[2], lists[3]])
     }
@@ -117,6 +120,11 @@ impl Planned {
 
     fn of_shard(&self) -> &[Pending] {
         &self.pending[self.shard_begin..]
+    }
+
+    /// How many more entries the current shard has by what is planned.
+    fn shard_used(&self) -> i32 {
+        self.counts[self.shard_counts..].iter().map(|(_, used, _)| used).sum()
     }
 
     fn add(&mut self, shard: usize, step: &Step, tag: u8) {
@@ -229,7 +237,8 @@ impl<R: Region> Turbo<R> {
             let mark = planned.begin_shard();
             let mut place = first;
             while place < first + len {
-                if self.plan_item(&items[place], contents[place], bond, planned)? {
+                let used = locked.tally(shard).used.wrapping_add_signed(planned.shard_used());
+                if self.plan_item(&items[place], contents[place], used, bond, planned)? {
                     place += 1;
                 } else if bond == Bond::Each && !planned.pending.is_empty() {
                     self.make_visible(planned, locked, bond)?;
@@ -247,11 +256,12 @@ impl<R: Region> Turbo<R> {
         Ok(())
     }
 
-    /// Plans one item; false if there is no room for it.
+    /// Plans one item of a shard that has `used` entries; false if there is no room for it.
     fn plan_item(
         &self,
         item: &Item<'_>,
         content: Option<Content>,
+        used: u32,
         bond: Bond,
         planned: &mut Planned,
     ) -> Result<bool> {
@@ -262,6 +272,7 @@ impl<R: Region> Turbo<R> {
             Bond::Each => self.plan(&Each(planned.of_shard()), buckets, &probe, content)?,
         };
         match plan {
+            Plan::Step(step) if step.used > 0 && is_full(buckets, used) => Ok(false),
             Plan::Step(step) => {
                 if let Some((slot, words)) = step.written {
                     self.store_slot(step.bucket, slot, words);

@@ -94,7 +94,10 @@ fn seal(waiting: &mut Waiting) {
     let batch = Batch { offsets: std::mem::take(&mut waiting.open), ready: Arc::clone(&ready) };
     waiting.open_bytes = 0;
     waiting.sealed.push_back(batch);
-    epoch::pin().defer(move || ready.store(true, Ordering::Release));
+    let pinned = epoch::pin();
+    pinned.defer(move || ready.store(true, Ordering::Release));
+    // Otherwise the thread would keep dozens of batches to itself.
+    pinned.flush();
 }
 
 fn free_ready<R: Region>(waiting: &mut Waiting, space: &Space<R>) {

@@ -120,6 +120,16 @@ fn check(store: u64, shard: usize, low: u64) -> u64 {
     1 + mixed(low ^ mixed(store.wrapping_add(shard as u64 + 1))) % ((1 << (64 - LOW_BITS)) - 1)
 }
 
+/// Entries for each bucket with which a shard grows, 86 % of its slots: beyond it, searches for keys
+/// that are not there get long (docs/benchmarks/turbo.md).
+const ENTRIES_OF_BUCKET: u64 = 12;
+
+/// True if a shard with `used` entries grows before it takes another one.
+#[inline(always)]
+pub(super) fn is_full(buckets: Buckets, used: u32) -> bool {
+    u64::from(used) >= buckets.count * ENTRIES_OF_BUCKET
+}
+
 /// How many buckets a shard of `count` has when it has grown.
 pub(super) fn grown(count: u64) -> u64 {
     count + (count / 2).max(1)

@@ -1,12 +1,13 @@
 //! Writes of one operation.
 
-use super::bucket::{Kind, SUM, slot_at, tag_word_at, with_tag};
+use super::bucket::{BUCKET_BYTES, Kind, SUM, slot_at, tag_word_at, with_tag};
 use super::entry::{self, Pointer};
 use super::plan::{Content, Plan, Step, Unplanned};
 use super::protocol::{publish, write_slot};
+use super::shards::{Buckets, is_full};
 use super::turbo::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Probe, Tally, Turbo, VALUE_BYTES_MAX};
 use silica_base::{Error, ErrorKind, Result};
-use silica_device::region::Region;
+use silica_device::region::{LINE_BYTES, Region};
 use silica_engine::{EntryRef, Op, OpKind};
 use std::sync::atomic::Ordering;
 
@@ -41,6 +42,7 @@ impl<R: Region> Turbo<R> {
     pub(super) fn write_one(&self, op: &Op<'_>) -> Result<()> {
         let probe = Probe::new(op.key, self.seed.low(op.key));
         let shard = self.division.shard(probe.hash);
+        self.prefetch_whole(shard, probe.hash);
         let mut tally = self.lock(shard)?;
         let content = self.content(&probe, op)?;
         let written = self.write_locked(shard, &mut tally, &probe, content);
@@ -63,10 +65,24 @@ impl<R: Region> Turbo<R> {
         loop {
             let buckets = self.buckets(shard).expect("checked by the lock");
             match self.plan(&Unplanned, buckets, probe, content)? {
+                Plan::Step(step) if step.used > 0 && is_full(buckets, tally.used) => {
+                    self.grow(shard, tally)?;
+                }
                 Plan::Step(step) => return self.apply(&step, tally, probe.tag()),
                 Plan::Nothing => return Ok(()),
                 Plan::NoRoom => self.grow(shard, tally)?,
             }
+        }
+    }
+
+    /// Asks for all lines of a key's home: which of them are needed, the first one says. A hint: the
+    /// buckets may be others meanwhile.
+    #[inline]
+    fn prefetch_whole(&self, shard: usize, hash: u64) {
+        let buckets = Buckets::of(self.shards[shard].load(Ordering::Relaxed));
+        let at = buckets.at(self.division.home(hash, buckets.count));
+        for line in (at..at + BUCKET_BYTES).step_by(LINE_BYTES as usize) {
+            self.region().prefetch(line);
         }
     }
 

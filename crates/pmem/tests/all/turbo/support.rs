@@ -2,8 +2,8 @@
 #![allow(dead_code)] // Each of them uses a part.
 
 use silica_base::{HashSeed, ManualClock, Result};
-use silica_device::{DeviceOptions, FileDevice};
 use silica_device::region::{FileRegion, Region, RegionClass, Regions};
+use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::testkit::{Harness, Workload};
 use silica_engine::{Budget, Engine, Environment, MetricsMap, OptionValues};
 use silica_pmem::turbo::Turbo;
