@@ -3,6 +3,7 @@
 mod conformance;
 mod crash;
 mod hostile;
+mod images;
 mod names;
 mod space;
 
