@@ -13,3 +13,4 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod space;
+pub mod sptree;

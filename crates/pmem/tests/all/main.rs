@@ -1,4 +1,5 @@
 //! Engines for persistent memory, on simulated regions.
 
 mod space;
+mod sptree;
 mod support;
