@@ -4,7 +4,7 @@
 //! each leaf it changes, and then has all words change at once: all of it is there after a crash, or
 //! nothing.
 
-use super::check::check_locked;
+use super::check::{check_locked, check_node};
 use super::entry::check_sizes;
 use super::lock::try_lock;
 use super::merge::merge_small;
@@ -26,8 +26,13 @@ pub(crate) const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// The state of a key: its node and the node's version.
 pub(crate) fn seen<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Seen {
-    let (node, version) = tree.top.find(key, &tree.nodes);
-    pack(node, version)
+    loop {
+        let (node, version) = tree.top.find(key, &tree.nodes);
+        // The check would give the node another version later. What it finds is told by the read.
+        if !tree.nodes.get(node).is_unchecked() || check_node(tree, node).is_err() {
+            return pack(node, version);
+        }
+    }
 }
 
 /// Versions of one node are told apart for 2^35 changes.
@@ -154,14 +159,15 @@ fn lock_node<'t, R: Region>(
 /// Changes one key of a node that is locked; true if its leaf is left with few entries.
 fn change_one<R: Region>(tree: &SpTree<R>, locked: Locked<'_>, change: Change<'_>) -> Result<bool> {
     let mut plan = Plan::prepare(tree, locked.node, &[change])?;
-    if plan.is_empty() {
-        return Ok(false);
-    }
+    // A delete of a missing key is a write, too.
     if !plan.notes.is_empty()
         && let Err(error) = tree.note(std::mem::take(&mut plan.notes))
     {
         plan.give_up(tree);
         return Err(error);
+    }
+    if plan.is_empty() {
+        return Ok(false);
     }
     plan.prepare_filter(locked.node);
     let committed = match plan.only_word() {
@@ -300,7 +306,7 @@ fn prepare_many<R: Region>(
         let len = changes.partition_point(|change| upper.is_none_or(|upper| change.key < upper));
         let (own, rest) = changes.split_at(len);
         changes = rest;
-        super::check::check_node(tree, bounds.node)?;
+        check_node(tree, bounds.node)?;
         let mut plan = Plan::prepare(tree, tree.nodes.get(bounds.node), own)?;
         notes.append(&mut plan.notes);
         plans.push((plan, bounds.node));

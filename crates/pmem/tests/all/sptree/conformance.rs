@@ -20,7 +20,7 @@ fn basics() {
 
 #[test]
 fn differential() {
-    let operations = test_size(5_000, 30_000, 300_000);
+    let operations = test_size(3_000, 8_000, 300_000);
     testkit::differential(&mut tree(), seed(1), operations);
     testkit::differential(&mut small_values(), seed(2), operations);
     let plain = tree().set("filters", 0).set("sequences", 0);
@@ -29,7 +29,7 @@ fn differential() {
 
 #[test]
 fn ordered() {
-    let operations = test_size(6_000, 30_000, 300_000);
+    let operations = test_size(3_000, 8_000, 300_000);
     testkit::ordered(&mut tree(), seed(1), operations);
     testkit::ordered(&mut tree().set("sequences", 0), seed(2), operations);
 }
@@ -46,25 +46,25 @@ fn reopen() {
 
 #[test]
 fn transactions() {
-    testkit::transactions(&mut tree(), seed(1), 3, test_size(100, 1_000, 10_000));
-    testkit::live_transactions(&mut tree(), seed(2), test_size(1_000, 10_000, 100_000));
+    testkit::transactions(&mut tree(), seed(1), 3, test_size(100, 500, 10_000));
+    testkit::live_transactions(&mut tree(), seed(2), test_size(1_000, 4_000, 100_000));
     testkit::bookings(&mut tree(), seed(3), 2, test_size(50, 500, 5_000));
 }
 
 #[test]
 fn concurrent_readers() {
-    testkit::concurrent_readers(&mut tree(), seed(1), 2, test_size(3_000, 20_000, 500_000));
-    testkit::concurrent_readers(&mut small_values(), seed(2), 2, test_size(3_000, 20_000, 500_000));
+    testkit::concurrent_readers(&mut tree(), seed(1), 2, test_size(2_000, 10_000, 500_000));
+    testkit::concurrent_readers(&mut small_values(), seed(2), 2, test_size(2_000, 10_000, 500_000));
 }
 
 #[test]
 fn concurrent_updates() {
-    testkit::concurrent_updates(&mut tree(), seed(1), 3, test_size(1_000, 10_000, 100_000));
+    testkit::concurrent_updates(&mut tree(), seed(1), 3, test_size(1_000, 4_000, 100_000));
 }
 
 #[test]
 fn linearizable() {
-    testkit::linearizable(&mut tree(), seed(1), test_size(200, 3_000, 50_000));
+    testkit::linearizable(&mut tree(), seed(1), test_size(200, 1_000, 50_000));
 }
 
 #[test]

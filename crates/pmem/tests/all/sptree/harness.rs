@@ -56,7 +56,7 @@ impl Harness for TreeHarness {
     }
 
     fn wipe(&mut self) {
-        self.place = Fixed { boot: self.place.boot + 1, ..Fixed::new(self.bytes) };
+        self.place = Fixed::new(self.bytes);
     }
 
     fn workload(&self) -> Workload {
