@@ -228,9 +228,9 @@ pub(crate) enum Verb {
         ttl: Option<Duration>,
         #[command(flatten)]
         form: Form,
-        /// What the write must survive.
-        #[arg(long, default_value = "synced")]
-        durability: DurabilityArg,
+        /// What the write must survive; a power cut, if the store can survive one.
+        #[arg(long)]
+        durability: Option<DurabilityArg>,
     },
     /// Remove keys.
     Del {
@@ -239,9 +239,9 @@ pub(crate) enum Verb {
         keys: Vec<OsString>,
         #[command(flatten)]
         form: Form,
-        /// What the write must survive.
-        #[arg(long, default_value = "synced")]
-        durability: DurabilityArg,
+        /// What the write must survive; a power cut, if the store can survive one.
+        #[arg(long)]
+        durability: Option<DurabilityArg>,
     },
     /// Print how long keys live from now on.
     Ttl {
@@ -513,9 +513,9 @@ pub(crate) struct ServeArgs {
     /// File of users, their passwords and what they may do, in Redis's form.
     #[arg(long, value_name = "FILE")]
     pub(crate) acl_file: Option<PathBuf>,
-    /// What acknowledged writes survive.
-    #[arg(long, default_value = "synced")]
-    pub(crate) durability: DurabilityArg,
+    /// What acknowledged writes survive; a power cut, if the store can survive one.
+    #[arg(long)]
+    pub(crate) durability: Option<DurabilityArg>,
     /// Event loops, each a thread; 0 means one for each core.
     #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 0)]
     pub(crate) loops: usize,

@@ -3,7 +3,7 @@
 use crate::args::ProbeArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
-use silica::tune::Machine;
+use silica::tune::{Machine, Survival};
 use silica::{Error, ErrorKind, ProbeOptions, Result};
 use silica_console::{Global, Output, has_terminal};
 
@@ -57,7 +57,7 @@ fn measure(global: &Global, args: &ProbeArgs) -> Result<Machine> {
 }
 
 fn show(machine: &Machine, output: &mut Output) -> Result<()> {
-    let Machine { cores, memory, device, processor } = machine;
+    let Machine { cores, memory, device, survival, processor } = machine;
     let mib = f64::from(1 << 20);
     let curve = |points: &[(f64, f64)]| -> Value {
         points.iter().map(|(x, y)| (x.to_string(), json!(y))).collect::<Map<_, _>>().into()
@@ -85,6 +85,14 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     for (waiters, rate) in &device.syncs {
         output.line(format!("  syncs, waiting {waiters:>3}   {rate:>9.0}/s"))?;
     }
+    output.line(format!(
+        "mapped bytes survive   {}",
+        match survival {
+            Survival::Disk => "a clean stop only (a disk)",
+            Survival::Process => "the process, no power cut (memory)",
+            Survival::Power => "a power cut (persistent memory)",
+        }
+    ))?;
     let mut times = Map::new();
     for (engine, mut of) in processor.engines() {
         let [get, miss, put, rewrite] = [of.hit, of.miss, of.put, of.rewrite].map(f64::round);
@@ -97,6 +105,7 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     let object = output.object();
     object.insert("processor_ns".into(), times.into());
     object.insert("cores".into(), json!(cores));
+    object.insert("survival".into(), json!(survival.to_string()));
     object.insert(
         "memory".into(),
         json!({

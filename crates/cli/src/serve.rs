@@ -35,7 +35,10 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
     let signals = awaited(&config)?;
-    let options = global.open_options().durability(args.durability.into());
+    let options = match args.durability {
+        Some(durability) => global.open_options().durability(durability.into()),
+        None => global.open_options(),
+    };
     let options = args.database.iter().fold(options, |options, database| {
         options.declare(
             silica_server::keyspace_name(database.index),
@@ -49,6 +52,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
+    let config = Config { durability: keyspace.durability(), ..config };
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
@@ -59,11 +63,12 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
         .into_iter()
         .filter_map(|index| Some((index, databases.open(index).ok()?)))
         .collect();
+    let durability = config.durability;
     let server = Server::start(config, databases)?;
     let what = format!("{} on", path.display());
     let others = databases::words(all.into_iter())?;
     stop_on_signal(signals, server.stop_handle())?;
-    announce(&what, &server, engine, &format!("{}{others}", durability_words(args)));
+    announce(&what, &server, engine, &format!("{}{others}", durability_words(durability)));
     server.wait();
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
@@ -179,8 +184,8 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
 }
 
-fn durability_words(args: &ServeArgs) -> &'static str {
-    match silica::Durability::from(args.durability) {
+fn durability_words(durability: silica::Durability) -> &'static str {
+    match durability {
         silica::Durability::Synced => "synced writes",
         silica::Durability::Buffered => "buffered writes",
     }
@@ -267,7 +272,6 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         mode: args.mode.into(),
         password: password(args)?,
         acl_file: args.acl_file.clone(),
-        durability: args.durability.into(),
         memory_bytes: memory.whole,
         clients_bytes_max,
         sql_ms_max: args.sql_time_limit,

@@ -23,8 +23,9 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         Verb::Get { keys, form, raw } => get(session, keys, form.hex, *raw, output),
         Verb::Put { key, value, ttl, form, durability } => {
             let (key, value) = (text::parse(key, form.hex)?, text::parse(value, form.hex)?);
-            let durability = (*durability).into();
-            expiry::put(session.keyspace()?, (&key, &value), *ttl, durability, output)
+            let keyspace = session.keyspace()?;
+            let durability = durability.map_or(keyspace.durability(), Into::into);
+            expiry::put(keyspace, (&key, &value), *ttl, durability, output)
         }
         Verb::Ttl { keys, form } => {
             expiry::ttl(session.keyspace()?, &parse_all(keys, form.hex)?, form.hex, output)
@@ -38,7 +39,9 @@ pub(crate) fn run(verb: &Verb, session: &Session, output: &mut Output) -> Result
         }
         Verb::Del { keys, form, durability } => {
             let keys = parse_all(keys, form.hex)?;
-            expiry::delete(session.keyspace()?, &keys, (*durability).into(), output)
+            let keyspace = session.keyspace()?;
+            let durability = durability.map_or(keyspace.durability(), Into::into);
+            expiry::delete(keyspace, &keys, durability, output)
         }
         Verb::Scan(args) => scan::run(args, session.keyspace()?, output),
         Verb::Count { exact, .. } => count(session, *exact, output),

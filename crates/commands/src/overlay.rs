@@ -188,6 +188,7 @@ mod tests {
         name: "test",
         capabilities: Capabilities {
             durable: false,
+            synced: false,
             kept_at_close: false,
             may_wait: false,
             scan: false,

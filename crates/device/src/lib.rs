@@ -32,6 +32,7 @@ pub mod blocks;
 mod counters;
 pub mod files;
 mod limits;
+mod named_regions;
 pub mod numa;
 mod os;
 pub mod region;

@@ -171,19 +171,25 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     OpenDirectory::open(path)?.sync(path)
 }
 
-/// Gives the file its length and its space.
+/// Gives an empty file its length and its space.
 pub(crate) fn reserve(file: &File, capacity: u64) -> io::Result<()> {
-    if capacity == 0 {
+    reserve_behind(file, 0, capacity)
+}
+
+/// Extends a file that has `from` bytes to `bytes`, with space for what is new. If it fails, the
+/// file may be longer.
+pub(crate) fn reserve_behind(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    if bytes == from {
         return Ok(());
     }
-    check_room(file, capacity)?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, capacity) {
+    check_room(file, bytes - from)?;
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes - from) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            let zeroes = vec![0; capacity.min(1 << 20) as usize];
-            let mut at = 0;
-            while at < capacity {
-                let len = (capacity - at).min(zeroes.len() as u64);
+            let zeroes = vec![0; (bytes - from).min(1 << 20) as usize];
+            let mut at = from;
+            while at < bytes {
+                let len = (bytes - at).min(zeroes.len() as u64);
                 write_all(file, at, &zeroes[..len as usize])?;
                 at += len;
             }
@@ -191,6 +197,43 @@ pub(crate) fn reserve(file: &File, capacity: u64) -> io::Result<()> {
         }
         Err(e) => Err(e.into()),
     }
+}
+
+/// Takes space for the holes of a range within the file. File systems that cannot (those without
+/// holes among them) are believed to have it.
+pub(crate) fn fill_holes(file: &File, from: u64, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Gives the space of a range within the file back; its bytes are zero from here on. File systems
+/// without holes keep space and bytes.
+pub(crate) fn punch_hole(file: &File, from: u64, len: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, from, len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A number that is another one each time the machine was started. If the kernel does not tell, it
+/// is another one at each call: that what was there before a start of the machine is believed lost
+/// is the safe mistake.
+pub(crate) fn boot_number() -> u64 {
+    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    told.and_then(|id| folded_id(&id)).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |now| now.as_nanos() as u64)
+    })
+}
+
+/// The two halves of a UUID in one: some of its bits are the same in all of them.
+fn folded_id(id: &str) -> Option<u64> {
+    let digits: String = id.trim().chars().filter(|digit| *digit != '-').collect();
+    let id = u128::from_str_radix(&digits, 16).ok()?;
+    Some(id as u64 ^ (id >> 64) as u64)
 }
 
 #[cfg(test)]
@@ -204,6 +247,13 @@ mod tests {
         assert!(said(Errno::MFILE).contains("ulimit -n"));
         assert!(said(Errno::ACCESS).contains("read and write access"));
         assert!(said(Errno::NOSPC).contains("free some space"));
+    }
+
+    #[test]
+    fn a_start_of_the_machine_has_a_number() {
+        assert_eq!(boot_number(), boot_number());
+        assert_eq!(folded_id("00000000-0000-0001-0000-000000000006\n"), Some(7));
+        assert_eq!(folded_id("no id"), None);
     }
 
     #[test]

@@ -206,6 +206,7 @@ fn descriptor(layout: &Layout) -> Descriptor {
         name: "dida",
         capabilities: Capabilities {
             durable: false,
+            synced: false,
             kept_at_close: true,
             may_wait: true,
             scan: true,

@@ -6,7 +6,7 @@
 //! Orderings: a slot is stored with Release after its item is in its log, and loaded with Acquire.
 
 use crate::layout::{BUCKET_SLOTS, Layout, Place};
-use silica_base::HugeVec;
+use silica_base::{HugeVec, prefetch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -68,6 +68,14 @@ impl Index {
     /// Waits until the caller alone may change anything.
     pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, ()>> {
         self.stripes.iter().map(|stripe| stripe.lock().expect("no panic while locked")).collect()
+    }
+
+    /// Asks for the lines of a bucket that is read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, bucket: usize) {
+        for line in [0, BUCKET_SLOTS / 2] {
+            prefetch(&self.slots, bucket * BUCKET_SLOTS + line);
+        }
     }
 
     /// Calls `each` with the filled slots of a bucket until it returns false.

@@ -43,6 +43,9 @@ impl<F: Flash, D: Device> Dida<F, D> {
 /// Slabs that one opening begins at most, without a trace of the last ones.
 const SEQUENCES_OF_OPENING: u64 = 1 << 20;
 
+/// Items before its turn that an item's bucket is asked for.
+const LOOK_AHEAD: usize = 12;
+
 /// Opens the cache that `flash` and `files` have, or creates one.
 fn open<F: Flash, D: Device>(
     flash: F,
@@ -371,9 +374,14 @@ impl<F: Flash, D: Device> Dida<F, D> {
             return self.flash.give_back(block);
         };
         let ends = summary.iter().skip(1).map(|next| next.offset).chain([items_end]);
-        for (Summed { hash, offset }, end) in summary.iter().zip(ends) {
+        let dead: BTreeSet<u32> =
+            told.dead.range((sequence, 0)..=(sequence, u32::MAX)).map(|(_, at)| *at).collect();
+        for (n, (Summed { hash, offset }, end)) in summary.iter().zip(ends).enumerate() {
+            if let Some(ahead) = summary.get(n + LOOK_AHEAD) {
+                self.index.prefetch(self.layout.bucket(ahead.hash));
+            }
             let is_alive = alive.is_none_or(|alive| alive.contains(offset));
-            if is_alive && !told.dead.contains(&(sequence, *offset)) {
+            if is_alive && !dead.contains(offset) {
                 let place = Place { slab: number, offset: *offset };
                 self.insert(*hash, place, (end - offset) as usize)?;
             }

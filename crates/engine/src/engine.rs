@@ -22,6 +22,9 @@ pub enum Durability {
 pub struct Capabilities {
     /// Acknowledged writes survive as [`Durability`] says.
     pub durable: bool,
+    /// [`Durability::Synced`] is there. Where an engine that is durable lacks it, its medium does
+    /// not survive a power cut, and it refuses such writes.
+    pub synced: bool,
     /// A clean close leaves everything for the next opening: so do all engines that are durable,
     /// and one in memory that writes an image ([`crate::Admin::close`]).
     pub kept_at_close: bool,
@@ -38,6 +41,14 @@ pub struct Capabilities {
     /// Entries may go without anybody having removed them, each counted by the metric
     /// `evictions`: a cache.
     pub may_evict: bool,
+}
+
+impl Capabilities {
+    /// What a write survives of which nobody said what it must survive: as much as the engine can
+    /// give.
+    pub fn usual_durability(&self) -> Durability {
+        if self.durable && !self.synced { Durability::Buffered } else { Durability::Synced }
+    }
 }
 
 /// The largest things an engine accepts.

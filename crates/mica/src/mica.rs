@@ -281,6 +281,7 @@ fn descriptor(layout: &Layout) -> Descriptor {
         name: "mica",
         capabilities: Capabilities {
             durable: false,
+            synced: false,
             kept_at_close: false,
             may_wait: false,
             scan: true,

@@ -112,7 +112,8 @@ pub struct OpenOptions {
     pub(crate) background_threads: usize,
     pub(crate) background_bytes_per_second: u64,
     pub(crate) log_path: Option<PathBuf>,
-    pub(crate) durability: Durability,
+    /// Where nobody said: as much as the engine can give.
+    pub(crate) durability: Option<Durability>,
     pub(crate) set: Vec<(String, String)>,
     pub(crate) registry: Registry,
     pub(crate) seed: Option<[u8; 16]>,
@@ -138,7 +139,7 @@ impl Default for OpenOptions {
             background_threads: usual_background_threads(),
             background_bytes_per_second: 0,
             log_path: None,
-            durability: Durability::default(),
+            durability: None,
             set: Vec::new(),
             registry: Registry::builtin(),
             seed: None,
@@ -330,10 +331,12 @@ impl OpenOptions {
         self
     }
 
-    /// What writes survive where a call does not say.
+    /// What writes survive where a call does not say. Without this they survive as much as the
+    /// engine can give: a power cut, or the death of the process where its medium does not survive
+    /// a power cut.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 

@@ -530,6 +530,8 @@ impl Silica {
             switch.live().open(file, || keys().estimate);
             self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         }
+        let usual = switch.descriptor().capabilities.usual_durability();
+        let durability = self.options.durability.unwrap_or(usual);
         Ok(Keyspace::new(Opened {
             root: self.path.clone(),
             name: record.name.clone(),
@@ -537,7 +539,7 @@ impl Silica {
             switch,
             own_memory,
             memory_bytes: self.options.memory_bytes,
-            durability: self.options.durability,
+            durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
     }

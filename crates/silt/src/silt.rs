@@ -38,6 +38,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "silt",
     capabilities: Capabilities {
         durable: true,
+        synced: true,
         kept_at_close: true,
         may_wait: true,
         scan: true,

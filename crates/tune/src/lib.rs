@@ -21,5 +21,5 @@ pub mod sketch;
 pub mod trace;
 mod workload;
 
-pub use machine::{Device, Machine, Memory};
+pub use machine::{Device, Machine, Memory, Survival};
 pub use workload::{Access, Mix, Sizes, WorkingSet, Workload};

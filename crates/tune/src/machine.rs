@@ -22,8 +22,44 @@ pub struct Machine {
     pub memory: Memory,
     /// The device.
     pub device: Device,
+    /// What bytes that are mapped from the store's directory survive.
+    pub survival: Survival,
     /// Processor time of engines' operations.
     pub processor: Calibration,
+}
+
+/// What bytes survive that are mapped from a directory and stored to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Survival {
+    /// Nothing but the process for certain: the kernel writes them to a disk whenever it likes.
+    #[default]
+    Disk,
+    /// The process, and no power cut: they are in memory.
+    Process,
+    /// A power cut: they are in persistent memory.
+    Power,
+}
+
+/// `disk`, `process` or `power`.
+impl fmt::Display for Survival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Survival::Disk => "disk",
+            Survival::Process => "process",
+            Survival::Power => "power",
+        })
+    }
+}
+
+impl FromStr for Survival {
+    type Err = silica_base::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Survival::Disk, Survival::Process, Survival::Power];
+        let found = all.into_iter().find(|survival| survival.to_string() == text);
+        found
+            .ok_or_else(|| lines::config(format!("survival is disk, process or power, not {text}")))
+    }
 }
 
 /// Memory.
@@ -61,6 +97,7 @@ impl Default for Machine {
             cores: 2,
             memory: Memory::default(),
             device: Device::default(),
+            survival: Survival::default(),
             processor: Calibration::default(),
         }
     }
@@ -175,6 +212,7 @@ impl fmt::Display for Machine {
         for (name, points) in self.device.curves() {
             writeln!(f, "{name} = {}", lines::show_pairs(points))?;
         }
+        writeln!(f, "survival = {}", self.survival)?;
         for (engine, times) in self.processor.engines() {
             writeln!(f, "processor.{engine} = {times}")?;
         }
@@ -187,7 +225,7 @@ impl FromStr for Machine {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut machine = Machine::default();
-        let Machine { cores, memory, device, processor } = &mut machine;
+        let Machine { cores, memory, device, survival, processor } = &mut machine;
         let mut lines = Lines::read(text, TITLE)?;
         lines.take("cores", cores, lines::whole)?;
         lines.take("memory.bytes", &mut memory.bytes, lines::whole)?;
@@ -199,9 +237,12 @@ impl FromStr for Machine {
         lines.take("device.read_bandwidth", &mut device.read_bandwidth, lines::pairs)?;
         lines.take("device.write_bandwidth", &mut device.write_bandwidth, lines::pairs)?;
         lines.take("device.syncs", &mut device.syncs, lines::pairs)?;
+        lines.take("survival", survival, str::parse)?;
         lines.take("processor.wip", &mut processor.wip, str::parse)?;
         lines.take("processor.silt", &mut processor.silt, str::parse)?;
         lines.take("processor.mica", &mut processor.mica, str::parse)?;
+        lines.take("processor.turbo", &mut processor.turbo, str::parse)?;
+        lines.take("processor.sptree", &mut processor.sptree, str::parse)?;
         lines.finish()?;
         machine.validate()?;
         Ok(machine)

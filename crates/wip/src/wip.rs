@@ -57,6 +57,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "wip",
     capabilities: Capabilities {
         durable: true,
+        synced: true,
         kept_at_close: true,
         may_wait: true,
         scan: true,

@@ -193,7 +193,8 @@ impl FileDevice {
         self.shared.unwritten.is_some()
     }
 
-    fn child(&self, name: &str) -> Result<PathBuf> {
+    /// Where the file `name` is.
+    pub(crate) fn child(&self, name: &str) -> Result<PathBuf> {
         names::check(name)?;
         let logs = self.logs.as_ref().filter(|_| name.starts_with(names::LOG_PREFIX));
         Ok(logs.map_or(&self.path, |logs| &logs.path).join(name))

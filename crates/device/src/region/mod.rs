@@ -5,22 +5,26 @@
 //! [`LINE_BYTES`] become durable by [`Region::flush`] and [`Region::fence`]; what that is worth on
 //! the medium at hand is the region's [`RegionClass`], which is found out when it is opened.
 //!
-//! - [`FileRegion`]: a mapped file, on persistent memory, in memory (tmpfs, hugetlbfs) or on a
-//!   disk.
-//! - [`crate::sim::SimRegion`]: its simulated twin, which decides line by line what a power cut
-//!   leaves.
+//! - [`FileRegion`]: a mapped file, on persistent memory, in memory (tmpfs, hugetlbfs, memfd) or
+//!   on a disk.
+//! - [`crate::sim::SimRegion`]: its simulated twin, which decides line by line, or page by page,
+//!   what a power cut leaves.
 //!
 //! Obligations of every region, which one suite and the crash tests check:
 //!
 //! 1. A word of 8 bytes at a multiple of 8 is never torn: neither for another thread nor by a
 //!    power cut. Nothing larger is whole by itself.
-//! 2. Bytes that were stored, and then flushed and fenced by one thread, survive what the class
-//!    says: the process for all classes, a power cut for [`RegionClass::Lines`] and
-//!    [`RegionClass::Pages`].
-//! 3. Bytes that were stored and not flushed and fenced may or may not survive a power cut, each
-//!    word by itself, in any order, and in any of the values that it had since its last fence.
+//! 2. In the class [`RegionClass::Lines`], bytes that were stored, and then flushed and fenced by
+//!    one thread, survive a power cut. Bytes that were not may or may not survive, each word by
+//!    itself, in any order, and in any of the values that it had since its last fence.
+//! 3. In the class [`RegionClass::Pages`], [`Region::sync`] makes durable what was stored before.
+//!    Without it a power cut leaves each page of 4096 bytes as it was at some moment since the
+//!    last sync, by itself, whatever was fenced; a page whose write was under way is a mixture.
+//!    In the class [`RegionClass::Process`] nothing survives a power cut.
 //! 4. Everything that was stored survives the death of the process.
-//! 5. Once a fence failed, it fails with `Poisoned` until the region is opened again.
+//! 5. Once a fence or a sync failed, it fails with `Poisoned` until the region is opened again.
+//! 6. A region grows, shrinks and gives space back while other threads read and write the rest.
+//!    If that fails, nothing has changed.
 //!
 //! Threads read while others write: [`Region::load`] acquires what the [`Region::store`] that it
 //! reads has released. [`Region::read`] and [`Region::write`] move words without an order among
@@ -37,54 +41,31 @@
 //! region.store(0, 1);
 //! region.flush(0, 8);
 //! region.fence()?;
-//! println!("this survives: {}", region.class());
+//! println!("this survives {}", region.class());
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 
+mod class;
 mod file;
 mod lines;
+mod mapping;
+mod opening;
+mod pages;
+mod platform;
+mod scratch;
 mod words;
 
+pub use class::RegionClass;
 pub use file::FileRegion;
+pub use opening::{Flush, RegionOptions};
+pub use scratch::class_of;
 
 use silica_base::{Error, ErrorKind, Result};
-use std::fmt;
 
 /// Bytes of a line, the unit in which processors write memory back.
 pub const LINE_BYTES: u64 = 64;
 /// Bytes of an XPLine, the unit in which persistent memory is written inside.
 pub const XPLINE_BYTES: u64 = 256;
-
-/// What survives after a fence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RegionClass {
-    /// Persistent memory, mapped so that lines go to it directly: what was fenced survives a
-    /// power cut. A fence costs the write-back of the lines.
-    Lines,
-    /// A file on a disk: what was fenced survives a power cut. A fence is a sync, and the kernel
-    /// may write what was not fenced whenever it likes.
-    Pages,
-    /// A file in memory: everything survives the process, nothing a power cut. A fence only
-    /// orders.
-    Process,
-}
-
-impl RegionClass {
-    /// True if what was flushed and fenced survives a power cut.
-    pub fn survives_power_cut(self) -> bool {
-        !matches!(self, RegionClass::Process)
-    }
-}
-
-impl fmt::Display for RegionClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RegionClass::Lines => "a power cut, by lines of persistent memory",
-            RegionClass::Pages => "a power cut, by syncs of a file",
-            RegionClass::Process => "the process, and no power cut",
-        })
-    }
-}
 
 /// Mapped bytes. The obligations of a region stand at the top of the module.
 ///
@@ -118,18 +99,21 @@ pub trait Region: Send + Sync + 'static {
         let message = format!("a region of {} bytes cannot be cut to {bytes}", self.len());
         Err(Error::new(ErrorKind::Unsupported, message))
     }
-    /// Gives space back that nobody needs: from here on these bytes are zero, or what they were,
-    /// where the medium has larger pages.
+    /// Gives the space of whole pages back (4096 bytes, or the medium's huge pages): their bytes
+    /// read as zero, or as what they were if the medium has no holes. A power cut may bring old
+    /// bytes back, page by page, until [`Region::reserve`] or [`Region::sync`] returns. Nobody
+    /// stores there before [`Region::reserve`].
     ///
     /// # Errors
     /// `Io` if the system refuses; the bytes are what they were.
     fn release(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }
-    /// Makes sure that bytes whose space was given back have it again, before they are stored to.
+    /// Takes space for bytes that were released. A store to space that the medium does not have
+    /// takes the process down. Costs little for what has its space.
     ///
     /// # Errors
-    /// `Full` if there is no space.
+    /// `Full` if there is no space: the bytes stay released.
     fn reserve(&self, _offset: u64, _len: u64) -> Result<()> {
         Ok(())
     }

@@ -10,9 +10,10 @@ pub use scratch::{Names, SCRATCH_BLOCK_BYTES, Scratch};
 use crate::Registry;
 use crate::sealed::Kind;
 use silica_base::Format;
+use silica_device::region::RegionClass;
 use silica_engine::{Error, ErrorKind, Result};
 use silica_tune::recommend::BURST;
-use silica_tune::{Device as DeviceFigures, Machine, Memory};
+use silica_tune::{Device as DeviceFigures, Machine, Memory, Survival};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,8 @@ const FORMAT: Format = Format {
     name: "probe",
     magic: b"SILPROBE",
     version_bytes: 4,
-    version: 3,
-    steps: &[|_| (), |_| ()],
+    version: 4,
+    steps: &[|_| (), |_| (), |_| ()],
 };
 
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -138,9 +139,19 @@ pub fn probe(
     let byte_moved = rates.iter().map(|rate| 1.0 / rate.max(1.0)).sum();
     let before = engines::Before { read, byte_moved };
     let processor = engines::measure(path, &registry, options.seconds, &before, next)?;
-    let machine = Machine { cores, memory, device, processor };
+    let survival = survival_in(path)?;
+    let machine = Machine { cores, memory, device, survival, processor };
     machine.validate().map_err(|e| e.within("what was measured makes no sense"))?;
     Ok(machine)
+}
+
+/// What bytes survive that are mapped from files of this directory.
+fn survival_in(path: &Path) -> Result<Survival> {
+    Ok(match silica_device::region::class_of(path)? {
+        RegionClass::Lines => Survival::Power,
+        RegionClass::Process => Survival::Process,
+        RegionClass::Pages => Survival::Disk,
+    })
 }
 
 /// Random reads a second, and nanoseconds of the processor for each.

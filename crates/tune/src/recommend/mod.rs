@@ -20,7 +20,7 @@ mod why;
 mod work;
 
 pub use describe::{WORDS, describe};
-pub use engines::{Axis, Candidate, Cost, Model, Offer, Settings, model_of};
+pub use engines::{Axis, Candidate, Cost, Media, Model, Offer, Settings, model_of};
 pub use goal::{Bounds, Broken, Goal, Prices};
 pub use hysteresis::{Hysteresis, Verdict, Wish};
 pub use prediction::{Prediction, Resource};

@@ -174,12 +174,22 @@ pub struct Calibration {
     pub silt: Nanoseconds,
     /// Of MICA.
     pub mica: Nanoseconds,
+    /// Of TurboHash.
+    pub turbo: Nanoseconds,
+    /// Of SPTree.
+    pub sptree: Nanoseconds,
 }
 
 impl Calibration {
     /// The engines, with their constants.
-    pub fn engines(&self) -> [(&'static str, Nanoseconds); 3] {
-        [("wip", self.wip), ("silt", self.silt), ("mica", self.mica)]
+    pub fn engines(&self) -> [(&'static str, Nanoseconds); 5] {
+        [
+            ("wip", self.wip),
+            ("silt", self.silt),
+            ("mica", self.mica),
+            ("turbo", self.turbo),
+            ("sptree", self.sptree),
+        ]
     }
 
     /// The constants of `engine`, where it has some.
@@ -188,6 +198,8 @@ impl Calibration {
             "wip" => Some(&mut self.wip),
             "silt" => Some(&mut self.silt),
             "mica" => Some(&mut self.mica),
+            "turbo" => Some(&mut self.turbo),
+            "sptree" => Some(&mut self.sptree),
             _ => None,
         }
     }
@@ -275,6 +287,28 @@ impl Default for Calibration {
                 put: 600.0,
                 put_in_burst: 170.0,
                 put_byte: 0.1,
+                ..Nanoseconds::default()
+            },
+            turbo: Nanoseconds {
+                hit: 250.0,
+                hit_in_burst: 60.0,
+                miss: 200.0,
+                miss_in_burst: 45.0,
+                put: 500.0,
+                put_in_burst: 200.0,
+                put_byte: 0.2,
+                ..Nanoseconds::default()
+            },
+            sptree: Nanoseconds {
+                hit: 500.0,
+                hit_in_burst: 250.0,
+                miss: 250.0,
+                miss_in_burst: 120.0,
+                put: 900.0,
+                put_in_burst: 600.0,
+                put_byte: 0.2,
+                seek: 1200.0,
+                next: 30.0,
                 ..Nanoseconds::default()
             },
         }

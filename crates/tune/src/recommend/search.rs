@@ -142,7 +142,9 @@ pub fn recommend(question: &Question<'_>) -> Result<Recommendation> {
     for candidate in question.candidates {
         let engine = candidate.engine;
         let Some(model) = model_of(engine) else { continue };
-        if let Some(why) = lacks(model, &question.needs) {
+        let survival = question.machine.survival;
+        let lacks = lacks(model, &question.needs).or_else(|| model.refuses(&work, survival));
+        if let Some(why) = lacks {
             excluded.push(Excluded { engine, why });
             continue;
         }

@@ -3,6 +3,8 @@
 mod conformance;
 mod crash;
 mod hostile;
+mod names;
+mod space;
 
 use silica_device::region::{FileRegion, Region, RegionClass};
 use silica_device::sim::SimRegion;

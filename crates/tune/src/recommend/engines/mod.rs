@@ -1,6 +1,7 @@
 //! What each engine costs at each setting: device bytes and reads, memory, and processor time.
 
 mod mica;
+mod pmem;
 mod silt;
 mod wip;
 
@@ -8,6 +9,7 @@ use silica_engine::{OptionSpec, OptionValues};
 
 use super::processor::{Calibration, Nanoseconds};
 use super::work::Work;
+use crate::Survival;
 
 /// An engine that may be chosen, with the options table that its search space comes from.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +99,23 @@ pub struct Cost {
     pub lost: f64,
     /// Processor time of an operation.
     pub processor: Nanoseconds,
+    /// Bytes that persistent memory reads and writes inside, in its own lines.
+    pub media: Media,
     /// Jobs of the background for each entry put: flushes, compactions, conversions, merges.
     pub jobs: f64,
+}
+
+/// Bytes that an operation makes persistent memory read or write inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Media {
+    /// Written by the put of a new key, its share of growth included.
+    pub insert: f64,
+    /// Written by the put of a key that is there.
+    pub overwrite: f64,
+    /// Read by a get of a key that is there.
+    pub hit: f64,
+    /// Read by a get of a key that is not there.
+    pub miss: f64,
 }
 
 impl Cost {
@@ -123,6 +140,10 @@ pub trait Model: Sync {
     fn engine(&self) -> &'static str;
     /// What it can do.
     fn offer(&self) -> Offer;
+    /// Why it is no choice for `work` in a directory of which so much survives, if it is none.
+    fn refuses(&self, _work: &Work<'_>, _survival: Survival) -> Option<String> {
+        None
+    }
     /// Options that the model depends on, with values worth trying.
     fn axes(&self, work: &Work<'_>, may_evict: bool) -> Vec<Axis>;
     /// What `settings` cost.
@@ -130,7 +151,8 @@ pub trait Model: Sync {
 }
 
 /// The models that there are.
-pub(super) const MODELS: [&dyn Model; 3] = [&wip::Wip, &silt::Silt, &mica::Mica];
+pub(super) const MODELS: [&dyn Model; 5] =
+    [&wip::Wip, &silt::Silt, &mica::Mica, &pmem::Turbo, &pmem::SpTree];
 
 /// The model of `engine`.
 pub fn model_of(engine: &str) -> Option<&'static dyn Model> {

@@ -149,6 +149,7 @@ impl Model for Silt {
         let device_bytes = work.keys * (entry * space + apart.bytes * value_space) + log_bytes;
         let in_hash_stores = 0.5 * stores.merged / work.keys;
         Cost {
+            media: Default::default(),
             written,
             reads_per_hit: (1.0 - recent) * (chunk + false_reads) + apart.share,
             reads_per_miss: filters.passed + false_reads,

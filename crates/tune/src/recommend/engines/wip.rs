@@ -215,6 +215,7 @@ impl Model for Wip {
         let scan_bytes = work.workload.scan_entries.mean() * apart.entry_bytes;
         let each = 1.0 + (scan_bytes / runs / RANGE_BYTES - 1.0).max(0.0);
         Cost {
+            media: Default::default(),
             written,
             reads_per_hit: reads.hit + apart.share,
             reads_per_miss: reads.miss,
