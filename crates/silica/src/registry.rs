@@ -58,7 +58,13 @@ impl Registry {
     pub fn builtin() -> Self {
         // The default comes first. A store of `wip` that has no table yet could pass for one of
         // `silt`, so `wip` is asked first whose the files of a directory are.
-        Registry(vec![silica_wip::ENGINE, silica_silt::ENGINE, silica_mica::ENGINE])
+        Registry(vec![
+            silica_wip::ENGINE,
+            silica_silt::ENGINE,
+            silica_mica::ENGINE,
+            silica_pmem::TURBO,
+            silica_pmem::SPTREE,
+        ])
     }
 
     /// No engines; for stores that bring their own.

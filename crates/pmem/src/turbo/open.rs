@@ -157,6 +157,7 @@ const DESCRIPTOR: Descriptor = Descriptor {
     name: "turbo",
     capabilities: Capabilities {
         durable: true,
+        synced: true,
         kept_at_close: true,
         may_wait: false,
         scan: true,
@@ -232,8 +233,10 @@ impl<R: Region> Turbo<R> {
         if unchecked == 0 {
             space.marks_done()?;
         }
+        let mut descriptor = DESCRIPTOR;
+        descriptor.capabilities.synced = space.region().class().survives_power_cut();
         let turbo = Turbo {
-            descriptor: DESCRIPTOR,
+            descriptor,
             space,
             table: AtomicU64::new(tables.start(bits)),
             division: Division { bits },

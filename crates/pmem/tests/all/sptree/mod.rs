@@ -1,0 +1,4 @@
+//! SPTree on simulated regions.
+
+mod conformance;
+mod harness;
