@@ -3,6 +3,7 @@
 //!
 //! - [`space`]: the region as both engines use it: what it begins with, an allocator without leaks,
 //!   changes of several words at once.
+//! - [`turbo`]: TurboHash, a hash table.
 //!
 //! Where there is no persistent memory, a region on tmpfs or hugetlbfs outlives the process, and
 //! the class of the region says so. Memory that readers may still look at is freed by epochs
@@ -13,3 +14,4 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod space;
+pub mod turbo;

@@ -339,7 +339,11 @@ impl Keyspace {
     /// with `warm_restart=on`) leaves it now, while writes wait; after a crash it is what it was
     /// then. False where the engine keeps nothing.
     pub fn save(&self) -> Result<bool> {
-        if self.engine().descriptor().capabilities.durable {
+        let capabilities = self.engine().descriptor().capabilities;
+        if capabilities.durable && !capabilities.synced {
+            return Ok(true);
+        }
+        if capabilities.durable {
             return self.sync().map(|()| true);
         }
         self.admin()?.save(&mut |_, _| {})

@@ -21,7 +21,7 @@ use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
 use silica_engine::{
-    Engine, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
+    Engine, EngineExt, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -336,7 +336,7 @@ impl Silica {
             if let Some(noted) = notes.get_mut(keyspace.name()) {
                 self.note(&keyspace, noted);
             }
-            let synced = keyspace.engine().sync();
+            let synced = keyspace.engine().sync_as_far_as_it_goes();
             keyspace.switch().live().save(true);
             keyspace.shut();
             let rested = keyspace.switch().journal().map_or(Ok(()), |journal| journal.rest());
@@ -402,7 +402,7 @@ impl Silica {
             return Err(Error::new(ErrorKind::Config, message));
         }
         let keyspace = self.build(spec, &record, values, share)?;
-        keyspace.engine().sync()?;
+        keyspace.engine().sync_as_far_as_it_goes()?;
         let is_special = engine != self.options.engine && self.own_memory(&record).is_none();
         if is_special && is_in_memory(&keyspace) {
             // What it takes it keeps, so the others must know.

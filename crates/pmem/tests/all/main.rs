@@ -1,4 +1,3 @@
-//! Engines for persistent memory, on simulated regions.
+//! Tests of the engines in a region.
 
-mod space;
-mod support;
+mod turbo;

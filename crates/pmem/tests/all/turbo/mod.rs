@@ -1,0 +1,4 @@
+//! TurboHash.
+
+mod conformance;
+mod support;
