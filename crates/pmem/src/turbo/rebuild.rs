@@ -105,7 +105,7 @@ impl<R: Region> Turbo<R> {
             0 if count == 0 => Buckets::default(),
             _ => self.write_image(&used, count.max(1))?,
         };
-        self.region().fence()?;
+        self.fence()?;
         let stored = self.store_descriptor(shard, new);
         // Readers find the new buckets even if it is unknown whether that is durable.
         self.shards[shard].store(new.word(), Ordering::Release);
@@ -145,7 +145,7 @@ impl<R: Region> Turbo<R> {
         let at = self.table.load(Ordering::Relaxed) + shard as u64 * 8;
         self.region().store(at, encode(self.space.store(), shard, buckets));
         self.region().flush(at, 8);
-        self.region().fence()
+        self.fence()
     }
 
     /// The entries of a shard that have not expired, in the order of buckets; where the others lie.

@@ -1,4 +1,6 @@
 //! TurboHash.
 
 mod conformance;
+mod crash;
+mod sim;
 mod support;
