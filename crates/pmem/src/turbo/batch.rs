@@ -349,8 +349,8 @@ impl<R: Region> Turbo<R> {
             }
         }
         for (key, hash) in keys.iter().zip(hashes) {
-            if let Some((at, _)) = self.home_of(*hash) {
-                self.prefetch_slots(at, &Probe::new(key, *hash));
+            if let Some((_, buckets)) = self.home_of(*hash) {
+                self.prefetch_slots(buckets, &Probe::new(key, *hash));
             }
         }
     }
