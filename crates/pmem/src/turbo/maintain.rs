@@ -56,7 +56,6 @@ impl<R: Region> Turbo<R> {
         if budget.is_idle && is_all_free && self.may_trim.swap(false, Ordering::Relaxed) {
             self.or_poison(self.space.trim())?;
         }
-        self.limit_region(self.memory_bytes.load(Ordering::Relaxed))?;
         progress.more |= self.unchecked.load(Ordering::Acquire) > 0;
         Ok(progress)
     }

@@ -263,7 +263,7 @@ impl<R: Region> Turbo<R> {
 
     /// Has the region keep to what `memory_bytes` leaves it.
     pub(super) fn limit_region(&self, memory_bytes: u64) -> Result<()> {
-        self.space.set_limit(region_limit(memory_bytes, self.managing_bytes())?);
+        self.space.set_limit(region_limit(memory_bytes, self.shard_bytes())?);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         Ok(())
     }

@@ -379,7 +379,12 @@ impl<R: Region> Turbo<R> {
 
     /// Bytes of memory that the store takes besides the region.
     pub(super) fn managing_bytes(&self) -> u64 {
-        let shards = self.shards.len() * (size_of::<AtomicU64>() + size_of::<Mutex<Tally>>());
-        shards as u64 + self.space.memory_bytes()
+        self.shard_bytes() + self.space.memory_bytes()
+    }
+
+    /// Bytes of memory that the shards take.
+    pub(super) fn shard_bytes(&self) -> u64 {
+        let each = size_of::<AtomicU64>() + size_of::<Mutex<Tally>>();
+        (self.shards.len() * each) as u64
     }
 }

@@ -2,5 +2,6 @@
 
 mod conformance;
 mod crash;
+mod refusals;
 mod sim;
 mod support;
