@@ -86,7 +86,7 @@ impl<R: Region> SpTree<R> {
             seed,
             clock: Arc::clone(&environment.clock),
             config,
-            descriptor: descriptor(),
+            descriptor: descriptor(space.region().class().survives_power_cut()),
             nodes,
             top,
             history: History::default(),
@@ -114,11 +114,12 @@ impl<R: Region> SpTree<R> {
     }
 }
 
-fn descriptor() -> Descriptor {
+fn descriptor(survives_power_cut: bool) -> Descriptor {
     Descriptor {
         name: "sptree",
         capabilities: Capabilities {
             durable: true,
+            synced: survives_power_cut,
             kept_at_close: true,
             may_wait: false,
             scan: true,
