@@ -131,6 +131,12 @@ impl<'t> View<'t> {
         self.root.chunks[at].prefetch();
     }
 
+    /// Asks the processor for what a search of `key` in chunk `at` reads next.
+    #[inline(always)]
+    pub(crate) fn prefetch_block(&self, at: usize, key: &[u8]) {
+        self.root.chunks[at].prefetch_block(key);
+    }
+
     /// The node of `key`, which is in chunk `at`; `None` while somebody changes the chunk.
     #[inline(always)]
     pub(crate) fn find_in(&self, at: usize, key: &[u8], seek: Seek) -> Option<Found<'t>> {
