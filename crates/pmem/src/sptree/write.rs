@@ -182,14 +182,7 @@ fn change_one<R: Region>(tree: &SpTree<R>, locked: Locked<'_>, change: Change<'_
         return Ok(false);
     }
     plan.prepare_filter(locked.node);
-    let committed = match plan.only_word() {
-        Some(word) => tree.space.commit(&[word]),
-        None => {
-            let mut words = Vec::new();
-            plan.words(&mut words);
-            tree.space.commit(&words)
-        }
-    };
+    let committed = plan.commit(tree);
     if let Err(error) = committed {
         return Err(settle_failed(tree, vec![(plan, locked)], error));
     }

@@ -141,7 +141,9 @@ impl<'t> View<'t> {
     #[inline(always)]
     pub(crate) fn find_in(&self, at: usize, key: &[u8], seek: Seek) -> Option<Found<'t>> {
         let chunk: &'t Chunk = &self.root.chunks[at];
+        chunk.prefetch();
         let seen = begin_read(&chunk.lock)?;
+        chunk.prefetch_block(key);
         let place = chunk.place(key, seek);
         Some(Found { node: chunk.node(place), chunk, seen })
     }
