@@ -7,7 +7,9 @@ use crate::store::DEFAULT_KEYSPACE;
 use crate::{EngineSpec, OpenOptions, Registry};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
-use silica_engine::{EngineExt, Environment, Error, ErrorKind, Loss, OptionValues, Repaired, Result};
+use silica_engine::{
+    EngineExt, Environment, Error, ErrorKind, Loss, OptionValues, Repaired, Result,
+};
 use std::path::Path;
 
 /// What the name of a file begins with that was the catalog and is damaged.
