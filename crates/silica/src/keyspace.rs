@@ -29,7 +29,7 @@ pub(crate) struct Opened {
     pub(crate) own_memory: bool,
     /// Memory of the whole store.
     pub(crate) memory_bytes: u64,
-    pub(crate) durability: Durability,
+    pub(crate) durability: Option<Durability>,
     pub(crate) scheduler: Arc<Scheduler>,
 }
 
@@ -142,7 +142,8 @@ impl Keyspace {
 
     /// What writes survive where a call does not say: what the store was opened for.
     pub fn durability(&self) -> Durability {
-        self.inner.opened.durability
+        let usual = || self.switch().descriptor().capabilities.usual_durability();
+        self.inner.opened.durability.unwrap_or_else(usual)
     }
 
     /// Tells the background threads that something was written.

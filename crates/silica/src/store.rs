@@ -530,8 +530,6 @@ impl Silica {
             switch.live().open(file, || keys().estimate);
             self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         }
-        let usual = switch.descriptor().capabilities.usual_durability();
-        let durability = self.options.durability.unwrap_or(usual);
         Ok(Keyspace::new(Opened {
             root: self.path.clone(),
             name: record.name.clone(),
@@ -539,7 +537,7 @@ impl Silica {
             switch,
             own_memory,
             memory_bytes: self.options.memory_bytes,
-            durability,
+            durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
     }
@@ -672,7 +670,7 @@ impl Silica {
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let directory = self.directory_of(&record.directory());
         let built = directory.and_then(|made| (spec.open)(made, &values, &environment));
-        let opened = built.and_then(|engine| engine.sync().map(|()| engine));
+        let opened = built.and_then(|engine| engine.sync_as_far_as_it_goes().map(|()| engine));
         let opened = opened.inspect_err(|_| {
             if id.is_none() {
                 self.remove_directory(&record.directory());

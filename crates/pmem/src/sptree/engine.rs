@@ -7,7 +7,7 @@ use super::ordered::scan;
 use super::read::read_many;
 use super::tree::SpTree;
 use super::upkeep::{maintain, verify};
-use super::write::{seen, write_if};
+use super::write::{prefetch_leaves, seen, write_if};
 use silica_base::Result;
 use silica_device::region::Region;
 use silica_engine::optimistic::{Conditions, Optimistic, Seen};
@@ -17,6 +17,9 @@ use silica_engine::{
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Writes of a burst whose leaves are asked for together.
+const WRITTEN_TOGETHER: usize = 16;
 
 impl<R: Region> Engine for SpTree<R> {
     fn descriptor(&self) -> &Descriptor {
@@ -38,10 +41,13 @@ impl<R: Region> Engine for SpTree<R> {
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.check_writable(durability)?;
         let mut one = WriteBatch::new();
-        for op in batch.ops() {
-            one.clear();
-            one.push(*op);
-            write_if(self, &one, Conditions::NONE)?;
+        for ops in batch.ops().chunks(WRITTEN_TOGETHER) {
+            prefetch_leaves(self, ops);
+            for op in ops {
+                one.clear();
+                one.push(*op);
+                write_if(self, &one, Conditions::NONE)?;
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ pub(crate) const ENTRIES_MAX: usize = SLOTS - 1;
 
 /// Offsets in a leaf.
 pub(crate) const BITMAP: u64 = 0;
-pub(crate) const SUMS: u64 = 8;
+pub(crate) const SUM: u64 = 8;
 pub(crate) const PLAIN: u64 = 16;
 pub(crate) const NEXT: u64 = 24;
 pub(crate) const LOW_HEAD: u64 = 32;
@@ -86,9 +86,16 @@ impl Slot {
         Some(Slot { head, body: u64::from_le_bytes(body), tag, is_plain: false })
     }
 
-    /// The slot of an entry that lies at `offset`.
-    pub(crate) fn beside(key: &[u8], offset: u64, tag: u8) -> Slot {
-        Slot { head: head(key), body: offset, tag, is_plain: false }
+    /// The slot of an entry that lies at `offset`, whose key has this hash.
+    pub(crate) fn beside(key: &[u8], offset: u64, hash: u64) -> Slot {
+        let body = offset | second_tag(hash) << OFFSET_BITS;
+        Slot { head: head(key), body, tag: tag_of(hash), is_plain: false }
+    }
+
+    /// True if a key with this hash may be the slot's.
+    pub(crate) fn fits(&self, hash: u64) -> bool {
+        let has_second = self.beside_at().is_none() || self.body >> OFFSET_BITS == second_tag(hash);
+        self.tag == tag_of(hash) && has_second
     }
 
     /// `None` if it is damaged, or read while it changed.
@@ -155,10 +162,14 @@ pub(crate) fn head_sum(store: u64, leaf: u64, low_head: u64, low_at: u64) -> u64
     mix(mix(mix(store, leaf), low_head), low_at)
 }
 
-/// The word that says for which entries a leaf's sequence array holds.
-pub(crate) fn order_word(bitmap: u64, sequence: &[u64; 8]) -> u64 {
-    let sum = sequence.iter().fold(bitmap, |sum, word| mix(sum, *word));
-    sum | 1
+/// The word that says for which entries a leaf's sequence array holds: slots in use, and their sum.
+pub(crate) fn order_word(bitmap: u64, sum: u32, sequence: &[u64; 8]) -> u64 {
+    sequence.iter().fold(mix(bitmap, u64::from(sum)), |mixed, word| mix(mixed, *word))
+}
+
+/// A byte of the hash that neither tag nor filter has.
+fn second_tag(hash: u64) -> u64 {
+    hash >> OFFSET_BITS & 0xFF
 }
 
 /// The tag of a key with this hash.
@@ -188,7 +199,7 @@ mod tests {
         }
         let meta = EntryRef { value: b"v", expires_unix_ms: 1, user_bits: 0 };
         assert_eq!(Slot::inline(b"k", &meta, 0), None);
-        assert_eq!(Slot::beside(b"key", 4096, 1).beside_at(), Some(4096));
+        assert_eq!(Slot::beside(b"key", 4096, 1 << 50).beside_at(), Some(4096));
         assert_eq!(Slot { body: 1 << 57, ..Slot::beside(b"", 0, 0) }.form(), None);
     }
 

@@ -6,7 +6,7 @@
 use super::entry::{Header, Torn};
 use super::layout::{
     BITMAP, ENTRIES, Form, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT,
-    OFFSET_BITS, ORDER, PLAIN, SEQUENCE, SLOT_BYTES, SLOTS, SUMS, Slot, TAGS, head, head_sum,
+    OFFSET_BITS, ORDER, PLAIN, SEQUENCE, SLOT_BYTES, SLOTS, SUM, Slot, TAGS, head, head_sum,
     order_word, unchecked,
 };
 use super::tags::match_tags;
@@ -225,10 +225,21 @@ impl<'s, R: Region> Leaf<'s, R> {
         bits(bitmap).fold(0, |sum, at| sum ^ self.slot(at).sum(store, self.at, at))
     }
 
-    /// The sums that the leaf may have: before its last change, and after it.
-    pub(crate) fn sums(&self) -> [u32; 2] {
-        let word = self.word(SUMS);
-        [word as u32, (word >> 32) as u32]
+    /// The sum that the leaf says it has.
+    #[inline(always)]
+    pub(crate) fn known_sum(&self) -> u32 {
+        self.word(SUM) as u32
+    }
+
+    /// True if `difference`, of the leaf's sum and the one it says, is what a change of one key leaves
+    /// if of bitmap and sum only one survived: a slot that came or went, or one for another.
+    pub(crate) fn is_explained(&self, bitmap: u64, difference: u32) -> bool {
+        let store = self.space.store();
+        let sums: [u32; SLOTS] = std::array::from_fn(|at| self.slot(at).sum(store, self.at, at));
+        let is_one = sums.contains(&difference);
+        is_one
+            || bits(bitmap)
+                .any(|now| bits(!bitmap).any(|then| sums[now] ^ sums[then] == difference))
     }
 
     /// The leaf behind this one, `None` at the end.
@@ -263,7 +274,7 @@ impl<'s, R: Region> Leaf<'s, R> {
     /// The order of the keys of `bitmap`'s slots: as the leaf says it, or sorted.
     pub(crate) fn ordered(&self, bitmap: u64) -> Result<Ordered, Torn> {
         let sequence = self.words(SEQUENCE);
-        if self.word(ORDER) == order_word(bitmap, &sequence) {
+        if self.word(ORDER) == order_word(bitmap, self.known_sum(), &sequence) {
             let mut slots = [0; SLOTS];
             for (at, word) in sequence.iter().enumerate() {
                 slots[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
@@ -275,7 +286,7 @@ impl<'s, R: Region> Leaf<'s, R> {
 
     /// True if the sequence array holds for `bitmap`.
     pub(crate) fn is_in_order(&self, bitmap: u64) -> bool {
-        self.word(ORDER) == order_word(bitmap, &self.words(SEQUENCE))
+        self.word(ORDER) == order_word(bitmap, self.known_sum(), &self.words(SEQUENCE))
     }
 
     /// Notes an order, for later ranges. Only for the holder of the lock. It need not survive: it
@@ -288,7 +299,7 @@ impl<'s, R: Region> Leaf<'s, R> {
         for (at, word) in words.iter().enumerate() {
             region.store(self.at + SEQUENCE + 8 * at as u64, *word);
         }
-        region.store(self.at + ORDER, order_word(bitmap, &words));
+        region.store(self.at + ORDER, order_word(bitmap, self.known_sum(), &words));
     }
 
     /// Sorts the slots of `bitmap` by their keys.

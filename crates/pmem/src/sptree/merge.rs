@@ -4,7 +4,7 @@
 //! the leaf behind it change together, and no crash leaves a leaf that would have to be repaired.
 
 use super::check::check_locked;
-use super::layout::{BITMAP, NEXT, checked};
+use super::layout::{BITMAP, NEXT, SUM, checked};
 use super::leaf::bits;
 use super::lock::{begin_read, try_lock};
 use super::plan::Fold;
@@ -51,6 +51,7 @@ pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<boo
     let fold = Fold::prepare(&into, &slots);
     let words = [
         WordChange { offset: into.at + BITMAP, new: fold.bitmap },
+        WordChange { offset: into.at + SUM, new: u64::from(fold.sum) },
         WordChange {
             offset: into.at + NEXT,
             new: checked(tree.space.store(), into.at + NEXT, next),

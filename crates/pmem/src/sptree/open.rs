@@ -58,7 +58,7 @@ impl<R: Region> SpTree<R> {
             limit_bytes: Config::region_bytes(config.memory_bytes),
             salvage: false,
         };
-        let Opened { space, is_new, .. } = Space::open_on(regions, NAME, &settings)?;
+        let Opened { space, is_new, was_settled, .. } = Space::open_on(regions, NAME, &settings)?;
         // Its first word is stored last, so a region without it never was a store.
         let nodes = Nodes::new();
         let (seed, walked) = if is_new || space.region().load(ROOT) == 0 {
@@ -69,7 +69,9 @@ impl<R: Region> SpTree<R> {
             let (seed, first) = read_root(&space)?;
             (seed, walk(&space, &nodes, first)?)
         };
-        Ok(Self::with(space, seed, nodes, walked, config, environment))
+        let mut tree = Self::with(space, seed, nodes, walked, config, environment);
+        tree.may_be_torn = !was_settled;
+        Ok(tree)
     }
 
     fn with(
@@ -83,6 +85,7 @@ impl<R: Region> SpTree<R> {
         let top = Top::new(&walked.leaves);
         SpTree {
             is_marking: AtomicBool::new(space.is_marking()),
+            may_be_torn: false,
             seed,
             clock: Arc::clone(&environment.clock),
             config,
@@ -114,12 +117,12 @@ impl<R: Region> SpTree<R> {
     }
 }
 
-fn descriptor(synced: bool) -> Descriptor {
+fn descriptor(survives_power_cut: bool) -> Descriptor {
     Descriptor {
         name: "sptree",
         capabilities: Capabilities {
             durable: true,
-            synced,
+            synced: survives_power_cut,
             kept_at_close: true,
             may_wait: false,
             scan: true,

@@ -3,8 +3,9 @@
 //!
 //! 1. A plan stores only where no reader and no later opening looks: in free slots, in objects that
 //!    nothing names, and in the sum that does not hold yet. So it can be given up at any time.
-//! 2. The leaf's sums have what holds now and what will hold: whichever bitmap survives a crash, its
-//!    sum is there.
+//! 2. Bitmap and sum of a change of one key lie in one line and are stored together. If a crash leaves
+//!    only one of them, the difference is that of one key, and the next opening finds it
+//!    ([`Leaf::is_explained`]). Everything larger changes all its words by the region's redo.
 //! 3. What a plan needs is allocated before any of its words is stored.
 //! 4. Nobody else writes the leaf from the plan's making to its end: its maker holds the node's lock,
 //!    or the tree's gate alone.
@@ -14,8 +15,8 @@
 use super::entry::{Torn, store_entry};
 use super::history::Kept;
 use super::layout::{
-    BITMAP, ENTRIES_MAX, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT, ORDER,
-    PLAIN, SUMS, Slot, TAGS, checked, head_sum, tag_of,
+    BITMAP, ENTRIES_MAX, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT, PLAIN,
+    SUM, Slot, TAGS, checked, head_sum, tag_of,
 };
 use super::leaf::{Leaf, Meta, Value, low_sum, low_words};
 use super::nodes::Node;
@@ -49,6 +50,7 @@ pub(crate) struct Plan {
     old_bitmap: u64,
     bitmap: u64,
     old_sum: u32,
+    sum: u32,
     /// The next leaf's word, if it changes.
     next: Option<u64>,
     leaves: Vec<NewLeaf>,
@@ -104,7 +106,7 @@ impl<'l, 's, R: Region> Writer<'l, 's, R> {
     }
 
     /// Begins to make everything durable that has to be before the bitmap.
-    fn flush(&self, old_sum: u32) {
+    fn flush(&self) {
         let (leaf, region) = (self.leaf, self.leaf.region());
         for line in 0..16 {
             if self.lines >> line & 1 == 1 {
@@ -116,12 +118,8 @@ impl<'l, 's, R: Region> Writer<'l, 's, R> {
         }
         if leaf.word(PLAIN) != self.plain {
             region.store(leaf.at + PLAIN, self.plain);
+            region.flush(leaf.at, 64);
         }
-        if leaf.word(ORDER) != 0 {
-            region.store(leaf.at + ORDER, 0);
-        }
-        region.store(leaf.at + SUMS, u64::from(old_sum) | u64::from(self.sum) << 32);
-        region.flush(leaf.at, 64);
     }
 }
 
@@ -173,7 +171,8 @@ impl Plan {
             leaf: leaf.at,
             old_bitmap: bitmap,
             bitmap,
-            old_sum: leaf.sums()[1],
+            old_sum: leaf.known_sum(),
+            sum: leaf.known_sum(),
             next: None,
             leaves: Vec::new(),
             hashes: Vec::new(),
@@ -214,7 +213,7 @@ impl Plan {
                 if !has_room {
                     return Err(Obstacle::NoRoom);
                 }
-                let slot = self.slot_of(tree, change.key, entry, tag)?;
+                let slot = self.slot_of(tree, change.key, entry, change.hash)?;
                 if !writer.insert(&slot) {
                     return Err(Obstacle::NoRoom);
                 }
@@ -226,9 +225,9 @@ impl Plan {
             }
         }
         if writer.bitmap != self.old_bitmap {
-            writer.flush(self.old_sum);
+            writer.flush();
         }
-        self.bitmap = writer.bitmap;
+        (self.bitmap, self.sum) = (writer.bitmap, writer.sum);
         Ok(())
     }
 
@@ -238,15 +237,15 @@ impl Plan {
         tree: &SpTree<R>,
         key: &[u8],
         entry: &EntryRef<'_>,
-        tag: u8,
+        hash: u64,
     ) -> Result<Slot> {
-        if let Some(slot) = Slot::inline(key, entry, tag) {
+        if let Some(slot) = Slot::inline(key, entry, tag_of(hash)) {
             return Ok(slot);
         }
         let at = store_entry(&tree.space, key, entry)?;
         self.made.push(at);
         tree.note_expiry(entry.expires_unix_ms);
-        Ok(Slot::beside(key, at, tag))
+        Ok(Slot::beside(key, at, hash))
     }
 
     /// Notes what a key was, if a snapshot is held.
@@ -299,8 +298,8 @@ impl Plan {
             next = self.make_leaf(tree, &items[start - 1].key, own, next)?;
             end = start;
         }
-        writer.flush(self.old_sum);
-        self.bitmap = writer.bitmap;
+        writer.flush();
+        (self.bitmap, self.sum) = (writer.bitmap, writer.sum);
         self.next = Some(checked(tree.space.store(), leaf.at + NEXT, next));
         self.is_split = true;
         Ok(())
@@ -357,7 +356,7 @@ impl Plan {
         change: &Change<'_>,
     ) -> Result<()> {
         if let Some(entry) = &change.entry {
-            let slot = self.slot_of(tree, change.key, entry, tag_of(change.hash))?;
+            let slot = self.slot_of(tree, change.key, entry, change.hash)?;
             items.push(Item { key: change.key.to_vec(), hash: change.hash, slot, old: None });
         }
         Ok(())
@@ -387,16 +386,29 @@ impl Plan {
     pub(crate) fn words(&self, into: &mut Vec<WordChange>) {
         if self.bitmap != self.old_bitmap {
             into.push(WordChange { offset: self.leaf + BITMAP, new: self.bitmap });
+            into.push(WordChange { offset: self.leaf + SUM, new: u64::from(self.sum) });
         }
         if let Some(next) = self.next {
             into.push(WordChange { offset: self.leaf + NEXT, new: next });
         }
     }
 
-    /// The only word that makes the plan happen, if it is one.
-    pub(crate) fn only_word(&self) -> Option<WordChange> {
-        let bitmap = WordChange { offset: self.leaf + BITMAP, new: self.bitmap };
-        self.next.is_none().then_some(bitmap)
+    /// Makes the plan of one key happen, and all that it prepared durable before.
+    ///
+    /// # Errors
+    /// Those of [`crate::space::Space::commit`].
+    pub(crate) fn commit<R: Region>(&self, tree: &SpTree<R>) -> Result<()> {
+        if self.next.is_some() {
+            let mut words = Vec::new();
+            self.words(&mut words);
+            return tree.space.commit(&words);
+        }
+        let region = tree.space.region();
+        region.fence()?;
+        region.store(self.leaf + SUM, u64::from(self.sum));
+        region.store(self.leaf + BITMAP, self.bitmap);
+        region.flush(self.leaf, 64);
+        region.fence()
     }
 
     /// True if its words are what it wanted them to be.
@@ -433,12 +445,6 @@ impl Plan {
 
     /// Frees what was prepared, of which nothing has happened.
     pub(crate) fn give_up<R: Region>(&self, tree: &SpTree<R>) {
-        let sums = u64::from(self.old_sum) | u64::from(self.old_sum) << 32;
-        let leaf = tree.leaf(self.leaf);
-        if leaf.word(SUMS) != sums {
-            leaf.region().store(self.leaf + SUMS, sums);
-            leaf.region().flush(self.leaf + SUMS, 8);
-        }
         self.made.iter().for_each(|at| tree.space.free(*at));
         self.leaves.iter().for_each(|leaf| tree.nodes.free(leaf.node));
     }
@@ -448,16 +454,17 @@ impl Plan {
 pub(crate) struct Fold {
     /// The other leaf's bitmap with them.
     pub(crate) bitmap: u64,
+    /// Its sum with them.
+    pub(crate) sum: u32,
 }
 
 impl Fold {
-    /// Writes `slots` to free slots of `leaf`, and its sums.
+    /// Writes `slots` to free slots of `leaf`.
     pub(crate) fn prepare<R: Region>(leaf: &Leaf<'_, R>, slots: &[Slot]) -> Fold {
-        let old_sum = leaf.sums()[1];
-        let mut writer = Writer::new(leaf, leaf.bitmap(), old_sum);
+        let mut writer = Writer::new(leaf, leaf.bitmap(), leaf.known_sum());
         slots.iter().for_each(|slot| assert!(writer.insert(slot), "there is room for these"));
-        writer.flush(old_sum);
-        Fold { bitmap: writer.bitmap }
+        writer.flush();
+        Fold { bitmap: writer.bitmap, sum: writer.sum }
     }
 }
 
@@ -536,12 +543,11 @@ pub(crate) fn write_leaf<R: Region>(
     let leaf = Leaf::new(space, at);
     let mut writer = Writer::new(&leaf, 0, 0);
     slots.iter().for_each(|slot| assert!(writer.insert(slot), "a leaf has room for these"));
-    let sums = u64::from(writer.sum) | u64::from(writer.sum) << 32;
     let (low_head, low_at) = low_words(low, low_at);
     let head_sum = head_sum(space.store(), at, low_head, low_at);
     let words = [
         (BITMAP, writer.bitmap),
-        (SUMS, sums),
+        (SUM, u64::from(writer.sum)),
         (PLAIN, writer.plain),
         (NEXT, checked(space.store(), at + NEXT, next)),
         (LOW_HEAD, low_head),

@@ -80,6 +80,9 @@ fn find_nodes<R: Region>(tree: &SpTree<R>, view: &View<'_>, keys: &[&[u8]], prob
         probe.chunk = view.chunk_of(key);
         view.prefetch(probe.chunk);
     }
+    for (key, probe) in keys.iter().zip(probes.iter()) {
+        view.prefetch_block(probe.chunk, key);
+    }
     let mut found = [None; GROUP];
     for ((key, probe), found) in keys.iter().zip(probes.iter_mut()).zip(&mut found) {
         *found = view.find_in(probe.chunk, key, Seek::At);

@@ -5,6 +5,7 @@
 
 use super::check::check_node;
 use super::entry::Torn;
+use super::layout::SLOTS;
 use super::leaf::{Leaf, Meta, Value};
 use super::lock::{end_read, try_lock, unlock};
 use super::sync::Backoff;
@@ -121,6 +122,8 @@ impl Run {
     ) -> Result<bool, Torn> {
         self.bytes.clear();
         self.entries.clear();
+        self.bytes.reserve(SLOTS * 16);
+        self.entries.reserve(SLOTS);
         let bitmap = leaf.bitmap();
         let is_in_order = leaf.is_in_order(bitmap);
         let ordered = leaf.ordered(bitmap)?;
@@ -129,6 +132,15 @@ impl Run {
             let at = usize::from(*at) % 64;
             let slot = leaf.slot(at);
             let start = self.bytes.len();
+            if slot.is_plain {
+                let value = slot.body.to_le_bytes();
+                self.bytes.extend_from_slice([slot.head.to_be_bytes(), value].as_flattened());
+                let (key_end, value_end) = (start + 8, start + 16);
+                let (meta, value_start) = (Meta::default(), key_end);
+                let entry = Entry { start, key_end, value_start, value_end, meta, is_lazy: false };
+                self.entries.push(entry);
+                continue;
+            }
             leaf.read_key(at, &slot, &mut self.bytes)?;
             let key_end = self.bytes.len();
             let (meta, skip, is_lazy) =

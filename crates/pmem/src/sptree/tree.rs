@@ -32,6 +32,8 @@ pub struct SpTree<R: Region> {
     pub(crate) entries_at_open: u64,
     /// Leaves that were not checked since the opening.
     pub(crate) unchecked: AtomicU64,
+    /// The region was not settled when it was opened: the last change of a leaf may be half there.
+    pub(crate) may_be_torn: bool,
     /// Objects that are reached have to be marked.
     pub(crate) is_marking: AtomicBool,
     /// No entry expires before this, in milliseconds since the Unix epoch.

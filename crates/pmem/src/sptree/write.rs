@@ -91,6 +91,17 @@ pub(crate) fn write_if<R: Region>(
     Ok(true)
 }
 
+/// Asks the processor for the leaves of these keys, which are written soon.
+pub(crate) fn prefetch_leaves<R: Region>(tree: &SpTree<R>, ops: &[Op<'_>]) {
+    tree.top.view(|view| {
+        for op in ops {
+            if let Some(found) = view.find_in(view.chunk_of(op.key), op.key, Seek::At) {
+                tree.leaf(tree.nodes.get(found.node).leaf()).prefetch();
+            }
+        }
+    });
+}
+
 /// Leaves that a write has left with few entries are merged, as far as that does not wait.
 pub(crate) fn merge_few<R: Region>(tree: &SpTree<R>, keys: Vec<Vec<u8>>) {
     let mut bounds = Bounds::default();
@@ -149,6 +160,7 @@ fn lock_node<'t, R: Region>(
             return None;
         }
         let node = tree.nodes.get(number);
+        tree.leaf(node.leaf()).prefetch();
         if try_lock(node.lock_word(), version) {
             return Some(Locked { node });
         }
@@ -170,14 +182,7 @@ fn change_one<R: Region>(tree: &SpTree<R>, locked: Locked<'_>, change: Change<'_
         return Ok(false);
     }
     plan.prepare_filter(locked.node);
-    let committed = match plan.only_word() {
-        Some(word) => tree.space.commit(&[word]),
-        None => {
-            let mut words = Vec::new();
-            plan.words(&mut words);
-            tree.space.commit(&words)
-        }
-    };
+    let committed = plan.commit(tree);
     if let Err(error) = committed {
         return Err(settle_failed(tree, vec![(plan, locked)], error));
     }

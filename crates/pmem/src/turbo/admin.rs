@@ -1,6 +1,6 @@
 //! Counting, clearing, closing, describing.
 
-use super::bucket::SLOTS;
+use super::bucket::{FILLED_SLOTS, SLOTS};
 use super::shards::Buckets;
 use super::turbo::{Tally, Turbo};
 use silica_base::{Error, ErrorKind, Result};
@@ -61,7 +61,7 @@ impl<R: Region> Turbo<R> {
         ] {
             visitor.metric(name, value as f64);
         }
-        let slots = buckets * SLOTS as u64;
+        let slots = buckets * FILLED_SLOTS as u64;
         visitor.metric("load_factor", used as f64 / slots.max(1) as f64);
         visitor.metric("index_bytes_per_key", managing as f64 / used.max(1) as f64);
         visitor.metric("space_amplification", region_bytes as f64 / live.max(1) as f64);

@@ -165,7 +165,8 @@ impl<R: Region> Turbo<R> {
         let mut shards: Vec<usize> = hashes.iter().map(|hash| self.division.shard(*hash)).collect();
         shards.sort_unstable();
         shards.dedup();
-        let tallies = shards.iter().map(|shard| self.lock(*shard)).collect::<Result<_>>()?;
+        let tallies =
+            shards.iter().map(|shard| self.lock_to_write(*shard)).collect::<Result<_>>()?;
         Ok(Locked { shards, tallies })
     }
 
@@ -324,19 +325,19 @@ impl<R: Region> Turbo<R> {
         let commit = |p: &Pending| Change { offset: p.bucket, new: p.commit.0 };
         let mut changes: Vec<Change> = planned.pending.iter().map(commit).collect();
         changes.extend_from_slice(&planned.replaced);
-        self.space.commit(&changes)
+        self.or_poison(self.space.commit(&changes))
     }
 
     fn commit_each(&self, planned: &Planned) -> Result<()> {
         let region = self.region();
-        region.fence()?;
+        self.fence()?;
         for pending in &planned.pending {
             publish(&self.words(), pending.bucket, pending.commit.0);
         }
         for pending in &planned.pending {
             region.flush(pending.bucket, 32);
         }
-        region.fence()
+        self.fence()
     }
 
     /// Asks for the lines that writing these keys will look at.
@@ -348,8 +349,8 @@ impl<R: Region> Turbo<R> {
             }
         }
         for (key, hash) in keys.iter().zip(hashes) {
-            if let Some((at, _)) = self.home_of(*hash) {
-                self.prefetch_slots(at, &Probe::new(key, *hash));
+            if let Some((_, buckets)) = self.home_of(*hash) {
+                self.prefetch_slots(buckets, &Probe::new(key, *hash));
             }
         }
     }

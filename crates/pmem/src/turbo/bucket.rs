@@ -8,6 +8,8 @@ pub(super) const BUCKET_BYTES: u64 = 256;
 pub(super) const BUCKET_WORDS: usize = 32;
 /// Slots of a bucket; one of them stays free for updates.
 pub(super) const SLOTS: usize = 14;
+/// Slots that inserts fill: what load factors are shares of, as in the paper.
+pub(super) const FILLED_SLOTS: usize = SLOTS - 1;
 /// Where the tags begin: two words, of which the second has six.
 pub(super) const TAGS: u64 = 8;
 /// Where the sum lies.

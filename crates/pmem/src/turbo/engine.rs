@@ -58,7 +58,8 @@ impl<R: Region> Engine for Turbo<R> {
 
     fn sync(&self) -> Result<()> {
         self.check_survives()?;
-        self.region().fence()
+        self.check_not_poisoned()?;
+        self.fence()
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {

@@ -42,6 +42,7 @@ impl<R: Region> Turbo<R> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Ok(Progress::default());
         }
+        self.check_not_poisoned()?;
         let max = budget.bytes.max(1);
         let mut progress = Progress::default();
         if self.unchecked.load(Ordering::Acquire) > 0 {
@@ -53,9 +54,8 @@ impl<R: Region> Turbo<R> {
         }
         let is_all_free = self.limbo.collect(&self.space);
         if budget.is_idle && is_all_free && self.may_trim.swap(false, Ordering::Relaxed) {
-            self.space.trim()?;
+            self.or_poison(self.space.trim())?;
         }
-        self.limit_region(self.memory_bytes.load(Ordering::Relaxed))?;
         progress.more |= self.unchecked.load(Ordering::Acquire) > 0;
         Ok(progress)
     }
@@ -77,7 +77,7 @@ impl<R: Region> Turbo<R> {
                 return Ok(());
             }
             let shard = sweep.next_shard;
-            let mut tally = self.lock(shard)?;
+            let mut tally = self.lock_to_write(shard)?;
             let buckets = self.checked_buckets_locked(shard);
             for number in 0..buckets.count {
                 self.expire_bucket(buckets.at(number), now_ms, &mut tally, sweep)?;
@@ -125,7 +125,7 @@ impl<R: Region> Turbo<R> {
         self.region().flush(at, SUM + 8);
         tally.used -= expired.len() as u32;
         tally.deleted += if state == State::Deleted { expired.len() as u32 } else { 0 };
-        self.region().fence()?;
+        self.fence()?;
         self.counts.add(|counts| &counts.expired, expired.len() as u64);
         self.may_tidy.store(true, Ordering::Relaxed);
         self.retire(&expired, 0);
@@ -151,7 +151,7 @@ impl<R: Region> Turbo<R> {
 
     /// Rebuilds a shard if it should be; bytes of it.
     fn tidy_shard(&self, shard: usize) -> Result<u64> {
-        let mut tally = self.lock(shard)?;
+        let mut tally = self.lock_to_write(shard)?;
         let buckets = self.checked_buckets_locked(shard);
         let (count, counter) = match untidy(buckets, &tally) {
             None => return Ok(0),

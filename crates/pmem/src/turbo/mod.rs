@@ -29,6 +29,8 @@ mod rebuild;
 mod scan;
 mod shards;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod turbo;
 mod write;
 

@@ -6,7 +6,7 @@ use super::shards::{Buckets, Division, UNCHECKED, decode, encode};
 use super::turbo::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Tally, Turbo, VALUE_BYTES_MAX};
 use crate::space::{Kind, Opened, ROOT, Settings, Space};
 use silica_base::{Checksum, Error, Format, HashSeed, Result};
-use silica_device::region::{Region, Regions};
+use silica_device::region::{Region, RegionClass, Regions};
 use silica_engine::{Capabilities, Descriptor, Environment, Limits, OptionValues};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -153,25 +153,27 @@ fn descriptors<R: Region>(space: &Space<R>, bits: u32, table: u64) -> Result<Vec
     Ok(words)
 }
 
-const DESCRIPTOR: Descriptor = Descriptor {
-    name: "turbo",
-    capabilities: Capabilities {
-        durable: true,
-        synced: true,
-        kept_at_close: true,
-        may_wait: false,
-        scan: true,
-        ordered: false,
-        atomic: true,
-        admin: true,
-        may_evict: false,
-    },
-    limits: Limits {
-        key_bytes_max: KEY_BYTES_MAX,
-        value_bytes_max: VALUE_BYTES_MAX,
-        batch_bytes_max: BATCH_BYTES_MAX,
-    },
-};
+fn descriptor(class: RegionClass) -> Descriptor {
+    Descriptor {
+        name: "turbo",
+        capabilities: Capabilities {
+            durable: true,
+            synced: class.survives_power_cut(),
+            kept_at_close: true,
+            may_wait: false,
+            scan: true,
+            ordered: false,
+            atomic: true,
+            admin: true,
+            may_evict: false,
+        },
+        limits: Limits {
+            key_bytes_max: KEY_BYTES_MAX,
+            value_bytes_max: VALUE_BYTES_MAX,
+            batch_bytes_max: BATCH_BYTES_MAX,
+        },
+    }
+}
 
 /// What an opening reads at once.
 struct Parts {
@@ -233,10 +235,8 @@ impl<R: Region> Turbo<R> {
         if unchecked == 0 {
             space.marks_done()?;
         }
-        let mut descriptor = DESCRIPTOR;
-        descriptor.capabilities.synced = space.region().class().survives_power_cut();
         let turbo = Turbo {
-            descriptor,
+            descriptor: descriptor(space.region().class()),
             space,
             table: AtomicU64::new(tables.start(bits)),
             division: Division { bits },
@@ -252,6 +252,7 @@ impl<R: Region> Turbo<R> {
             sweep: Default::default(),
             soonest_ms: AtomicU64::new(u64::MAX),
             is_closed: false.into(),
+            is_poisoned: false.into(),
             may_trim: false.into(),
             may_tidy: true.into(),
             memory_bytes: AtomicU64::new(memory_bytes),
@@ -262,7 +263,7 @@ impl<R: Region> Turbo<R> {
 
     /// Has the region keep to what `memory_bytes` leaves it.
     pub(super) fn limit_region(&self, memory_bytes: u64) -> Result<()> {
-        self.space.set_limit(region_limit(memory_bytes, self.managing_bytes())?);
+        self.space.set_limit(region_limit(memory_bytes, self.shard_bytes())?);
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -275,6 +276,7 @@ impl<R: Region> Turbo<R> {
     /// Leaves a store that the next opening can believe, and takes no more writes.
     pub(super) fn settle(&self) -> Result<()> {
         // What is not checked has tags and sums that an opening must not believe.
+        self.check_not_poisoned()?;
         self.check_some(u64::MAX)?;
         let _locked = self.lock_everything();
         if !self.is_closed.swap(true, Ordering::Relaxed) {
@@ -296,7 +298,8 @@ impl<R: Region> Turbo<R> {
             Error::corruption(self.space.name(), TABLES, why)
         })?;
         let tables = Tables { is_second: !tables.is_second, ..tables };
-        write_table(&self.space, self.division.bits, tables)?;
+        self.check_not_poisoned()?;
+        self.or_poison(write_table(&self.space, self.division.bits, tables))?;
         self.table.store(tables.start(self.division.bits), Ordering::Relaxed);
         self.shards.iter().for_each(|shard| shard.store(0, Ordering::Release));
         locked.iter_mut().for_each(|tally| **tally = Tally::default());

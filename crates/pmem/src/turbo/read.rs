@@ -49,7 +49,7 @@ impl<R: Region> Turbo<R> {
         if keys.len() > 1 {
             for ((key, hash), buckets) in keys.iter().zip(hashes).zip(all) {
                 if buckets.count > 0 {
-                    self.prefetch_found(self.home_in(buckets, hash), &Probe::new(key, hash));
+                    self.prefetch_found(buckets, &Probe::new(key, hash));
                 }
             }
         }
@@ -174,23 +174,27 @@ impl<R: Region> Turbo<R> {
         buckets.at(self.division.home(hash, buckets.count))
     }
 
-    /// Asks for the slot that has the key's tag.
+    /// Asks for the slot that has the key's tag, or for the next bucket if the search goes on.
     #[inline(always)]
-    fn prefetch_found(&self, at: u64, probe: &Probe<'_>) {
-        let candidates = self.candidates(at, probe).1;
+    fn prefetch_found(&self, buckets: Buckets, probe: &Probe<'_>) -> (u64, Commit) {
+        let home = self.division.home(probe.hash, buckets.count);
+        let at = buckets.at(home);
+        let (commit, candidates) = self.candidates(at, probe);
         if candidates != 0 {
             self.region().prefetch(at + slot_at(candidates.trailing_zeros() as usize));
+        } else if !commit.is_path_end() {
+            self.region().prefetch(buckets.at(buckets.after(home)));
         }
+        (at, commit)
     }
 
-    /// Asks for the slot that has the key's tag, and the one that an update would take.
+    /// Asks also for the slot that an update would take.
     #[inline]
-    pub(super) fn prefetch_slots(&self, at: u64, probe: &Probe<'_>) {
-        let (commit, candidates) = self.candidates(at, probe);
-        for slots in [candidates, commit.empty()] {
-            if slots != 0 {
-                self.region().prefetch(at + slot_at(slots.trailing_zeros() as usize));
-            }
+    pub(super) fn prefetch_slots(&self, buckets: Buckets, probe: &Probe<'_>) {
+        let (at, commit) = self.prefetch_found(buckets, probe);
+        let empty = commit.empty();
+        if empty != 0 {
+            self.region().prefetch(at + slot_at(empty.trailing_zeros() as usize));
         }
     }
 

@@ -4,7 +4,7 @@
 //! them to the region in one go, makes them durable, and then stores the descriptor. Readers go on
 //! in the old buckets, which do not change any more.
 
-use super::bucket::{BUCKET_BYTES, BUCKET_WORDS, Commit, Kind, SLOTS, State};
+use super::bucket::{BUCKET_BYTES, BUCKET_WORDS, Commit, FILLED_SLOTS, Kind, SLOTS, State};
 use super::bucket::{place_sum, slot_sum, with_tag};
 use super::entry::Pointer;
 use super::shards::{BUCKETS_MAX, Buckets, Division, encode, grown};
@@ -13,9 +13,6 @@ use crate::space::Space;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::Region;
 use std::sync::atomic::Ordering;
-
-/// Slots of a bucket that inserts fill.
-const FILLED_MAX: u8 = SLOTS as u8 - 1;
 
 /// A slot in use, and the hash of its key.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +37,7 @@ impl Image {
         for one in used {
             let mut number = division.home(one.hash, count);
             let mut left = buckets.scope();
-            while image.filled[number as usize] >= FILLED_MAX {
+            while image.filled[number as usize] >= FILLED_SLOTS as u8 {
                 number = buckets.after(number);
                 left -= 1;
                 if left == 0 {
@@ -105,7 +102,7 @@ impl<R: Region> Turbo<R> {
             0 if count == 0 => Buckets::default(),
             _ => self.write_image(&used, count.max(1))?,
         };
-        self.region().fence()?;
+        self.fence()?;
         let stored = self.store_descriptor(shard, new);
         // Readers find the new buckets even if it is unknown whether that is durable.
         self.shards[shard].store(new.word(), Ordering::Release);
@@ -145,7 +142,7 @@ impl<R: Region> Turbo<R> {
         let at = self.table.load(Ordering::Relaxed) + shard as u64 * 8;
         self.region().store(at, encode(self.space.store(), shard, buckets));
         self.region().flush(at, 8);
-        self.region().fence()
+        self.fence()
     }
 
     /// The entries of a shard that have not expired, in the order of buckets; where the others lie.

@@ -120,14 +120,15 @@ fn check(store: u64, shard: usize, low: u64) -> u64 {
     1 + mixed(low ^ mixed(store.wrapping_add(shard as u64 + 1))) % ((1 << (64 - LOW_BITS)) - 1)
 }
 
-/// Entries for each bucket with which a shard grows, 86 % of its slots: beyond it, searches for keys
-/// that are not there get long (docs/benchmarks/turbo.md).
-const ENTRIES_OF_BUCKET: u64 = 12;
+/// A shard grows before it has more than 23 entries for each two buckets, 88 % of the slots that
+/// inserts fill: beyond that, searches for keys that are not there get long
+/// (docs/benchmarks/turbo.md). Larger shards grow at 84 to 88 %, when a key finds no room.
+const ENTRIES_OF_TWO_BUCKETS: u64 = 23;
 
 /// True if a shard with `used` entries grows before it takes another one.
 #[inline(always)]
 pub(super) fn is_full(buckets: Buckets, used: u32) -> bool {
-    u64::from(used) >= buckets.count * ENTRIES_OF_BUCKET
+    u64::from(used) * 2 >= buckets.count * ENTRIES_OF_TWO_BUCKETS
 }
 
 /// How many buckets a shard of `count` has when it has grown.

@@ -49,6 +49,8 @@ pub struct Turbo<R: Region> {
     /// No entry that a sweep has not met expires before.
     pub(super) soonest_ms: AtomicU64,
     pub(super) is_closed: AtomicBool,
+    /// A fence failed: what is durable is unknown, and sums may be ahead of commit words.
+    pub(super) is_poisoned: AtomicBool,
     /// Something was freed since space was last given back.
     pub(super) may_trim: AtomicBool,
     /// Entries were removed since shards were last looked over.
@@ -196,6 +198,45 @@ impl<R: Region> Turbo<R> {
         Ok(tally)
     }
 
+    /// As [`Turbo::lock`], for whoever stores something.
+    ///
+    /// # Errors
+    /// `Poisoned` if a fence failed: the holder of the lock before may have left sums of buckets
+    /// that it did not come to commit.
+    #[inline]
+    pub(super) fn lock_to_write(&self, shard: usize) -> Result<MutexGuard<'_, Tally>> {
+        let tally = self.lock(shard)?;
+        self.check_not_poisoned()?;
+        Ok(tally)
+    }
+
+    #[inline]
+    pub(super) fn check_not_poisoned(&self) -> Result<()> {
+        if !self.is_poisoned.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message = "an earlier fence failed; open the store again";
+        Err(Error::new(ErrorKind::Poisoned, message))
+    }
+
+    /// Waits for what was flushed; a failure is final. The caller holds the locks of what it is
+    /// about.
+    #[inline(always)]
+    pub(super) fn fence(&self) -> Result<()> {
+        self.or_poison(self.region().fence())
+    }
+
+    /// A failure of the medium is final; one for want of room is not.
+    #[inline(always)]
+    pub(super) fn or_poison<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() != ErrorKind::Full
+        {
+            self.is_poisoned.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// Waits until the caller is the only writer of the shard.
     pub(super) fn lock_unchecked(&self, shard: usize) -> MutexGuard<'_, Tally> {
         // A writer that panics in a caller's closure leaves nothing half done.
@@ -208,6 +249,7 @@ impl<R: Region> Turbo<R> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the store was closed"));
         }
+        self.check_not_poisoned()?;
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Synced => self.check_survives(),
@@ -337,7 +379,12 @@ impl<R: Region> Turbo<R> {
 
     /// Bytes of memory that the store takes besides the region.
     pub(super) fn managing_bytes(&self) -> u64 {
-        let shards = self.shards.len() * (size_of::<AtomicU64>() + size_of::<Mutex<Tally>>());
-        shards as u64 + self.space.memory_bytes()
+        self.shard_bytes() + self.space.memory_bytes()
+    }
+
+    /// Bytes of memory that the shards take.
+    pub(super) fn shard_bytes(&self) -> u64 {
+        let each = size_of::<AtomicU64>() + size_of::<Mutex<Tally>>();
+        (self.shards.len() * each) as u64
     }
 }

@@ -43,13 +43,13 @@ impl<R: Region> Turbo<R> {
         let probe = Probe::new(op.key, self.seed.low(op.key));
         let shard = self.division.shard(probe.hash);
         self.prefetch_whole(shard, probe.hash);
-        let mut tally = self.lock(shard)?;
+        let mut tally = self.lock_to_write(shard)?;
         let content = self.content(&probe, op)?;
         let written = self.write_locked(shard, &mut tally, &probe, content);
-        drop(tally);
-        if written.is_err() {
+        if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full) {
             self.take_back(content.as_slice());
         }
+        drop(tally);
         written?;
         self.count(std::slice::from_ref(op));
         Ok(())
@@ -113,9 +113,9 @@ impl<R: Region> Turbo<R> {
         match &allocated {
             Err(error) if error.kind() == ErrorKind::Full && !self.limbo.is_empty() => {
                 self.limbo.collect(&self.space);
-                self.space.allocate(bytes)
+                self.or_poison(self.space.allocate(bytes))
             }
-            _ => allocated,
+            _ => self.or_poison(allocated),
         }
     }
 
@@ -133,7 +133,7 @@ impl<R: Region> Turbo<R> {
         let region = self.region();
         if let Some((slot, words)) = step.written {
             self.store_slot(step.bucket, slot, words);
-            region.fence()?;
+            self.fence()?;
             self.store_tag(step.bucket, slot, tag);
         }
         region.store(step.bucket + SUM, step.sum);
@@ -143,7 +143,7 @@ impl<R: Region> Turbo<R> {
         if step.used < 0 {
             self.may_tidy.store(true, Ordering::Relaxed);
         }
-        region.fence()?;
+        self.fence()?;
         if let Some(pointer) = step.freed {
             self.retire(&[pointer.offset()], 0);
         }

@@ -106,7 +106,9 @@ mod tests {
     fn a_larger_scope_fills_the_table_further() {
         let rows = rows(2, 1);
         let load = |scope: &str| {
-            let of = |row: &&Row| row.scheme == scope && row.metric.contains("load factor before growth 2");
+            let of = |row: &&Row| {
+                row.scheme == scope && row.metric.contains("load factor before growth 2")
+            };
             rows.iter().find(of).unwrap().value
         };
         assert!(load("scope 2") < load("scope 8") && load("scope 8") < load("scope 32"));

@@ -3,28 +3,35 @@
 //! Readers take no lock: they check the chunk's version. Only separators that differ behind their
 //! windows are compared under a mutex.
 
+use super::super::layout::head;
 use super::super::lock::{begin_read, is_retired, try_lock, unlock};
 use super::super::nodes::NUMBER_BITS;
 use super::super::sync::{AtomicU64, Backoff, Ordering};
 use super::search::{IS_LONGER, Packed, Seek, Separators, window_of};
-use silica_base::shared_len;
+use silica_base::{prefetch, shared_len};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Separators of a chunk at most.
 pub(super) const CHUNK_MAX: usize = 256;
+/// Separators of a block: its windows fill two lines, and its nodes one.
+const BLOCK: usize = 16;
 /// Separators of a chunk that is made of a larger one, at most.
 const CHUNK_FILL: usize = 160;
 
 /// A separator and its node.
 pub(super) type Entry = (Vec<u8>, u32);
 
-/// See the module's documentation.
+/// See the module's documentation. A search reads the first line, the samples, and one block.
+#[repr(C, align(64))]
 pub(super) struct Chunk {
     pub(super) lock: AtomicU64,
     len: AtomicU32,
     /// What all separators but the first begin with: it never changes.
     prefix: Box<[u8]>,
+    first_line: [u64; 4],
+    /// The first window of each block.
+    samples: [AtomicU64; CHUNK_MAX / BLOCK],
     windows: [AtomicU64; CHUNK_MAX],
     /// Node, and above it how long the separator is behind the prefix.
     nodes: [AtomicU32; CHUNK_MAX],
@@ -46,6 +53,15 @@ impl Separators for Chunk {
     #[inline(always)]
     fn window(&self, at: usize) -> u64 {
         self.windows[at].load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn last_not_above(&self, wanted: u64) -> usize {
+        let start = self.block_of(wanted) * BLOCK;
+        let end = self.len().min(start + BLOCK);
+        // Separator 0 counts whatever its window is.
+        let later = (start.max(1)..end).filter(|at| self.window(*at) <= wanted).count();
+        (start + later).saturating_sub(usize::from(start > 0))
     }
 
     #[inline(always)]
@@ -80,6 +96,8 @@ impl Chunk {
             lock: AtomicU64::new(0),
             len: AtomicU32::new(0),
             prefix: prefix.into(),
+            first_line: [0; 4],
+            samples: [const { AtomicU64::new(0) }; CHUNK_MAX / BLOCK],
             windows: [const { AtomicU64::new(0) }; CHUNK_MAX],
             nodes: [const { AtomicU32::new(0) }; CHUNK_MAX],
             whole: Mutex::default(),
@@ -90,12 +108,37 @@ impl Chunk {
         chunk
     }
 
+    /// The last block whose first window is not above `wanted`, else the first.
+    #[inline(always)]
+    fn block_of(&self, wanted: u64) -> usize {
+        let blocks = self.len().div_ceil(BLOCK);
+        let is_not_above = |at: &usize| self.samples[*at].load(Ordering::Relaxed) <= wanted;
+        (1..blocks).filter(is_not_above).count()
+    }
+
+    /// Asks the processor for what a search reads first.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        silica_base::prefetch(std::slice::from_ref(&self.lock), 0);
-        let middle = CHUNK_MAX / 4;
-        for at in [middle, middle + middle / 2, middle / 2] {
-            silica_base::prefetch(&self.windows, at);
+        prefetch(std::slice::from_ref(&self.lock), 0);
+        prefetch(&self.samples, 0);
+        prefetch(&self.samples, CHUNK_MAX / BLOCK / 2);
+    }
+
+    /// Asks the processor for the block that `key` is in.
+    #[inline(always)]
+    pub(super) fn prefetch_block(&self, key: &[u8]) {
+        if let Ok(rest) = self.rest_of(key) {
+            let start = self.block_of(head(rest)) * BLOCK;
+            prefetch(&self.windows, start);
+            prefetch(&self.windows, start + BLOCK / 2);
+            prefetch(&self.nodes, start);
+        }
+    }
+
+    /// The samples follow the windows.
+    fn sample(&self) {
+        for (at, sample) in self.samples.iter().enumerate() {
+            sample.store(self.window(at * BLOCK), Ordering::Relaxed);
         }
     }
 
@@ -167,6 +210,7 @@ impl Chunk {
         self.windows[at].store(window, Ordering::Relaxed);
         self.nodes[at].store(node | (rest_len as u32) << NUMBER_BITS, Ordering::Relaxed);
         self.whole().insert(at, separator);
+        self.sample();
         self.len.store(len as u32 + 1, Ordering::Relaxed);
     }
 
@@ -180,6 +224,7 @@ impl Chunk {
             self.nodes[to].store(self.nodes[to + 1].load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.whole().remove(at);
+        self.sample();
         self.len.store(len as u32 - 1, Ordering::Relaxed);
     }
 

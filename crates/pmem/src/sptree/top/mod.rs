@@ -131,11 +131,19 @@ impl<'t> View<'t> {
         self.root.chunks[at].prefetch();
     }
 
+    /// Asks the processor for what a search of `key` in chunk `at` reads next.
+    #[inline(always)]
+    pub(crate) fn prefetch_block(&self, at: usize, key: &[u8]) {
+        self.root.chunks[at].prefetch_block(key);
+    }
+
     /// The node of `key`, which is in chunk `at`; `None` while somebody changes the chunk.
     #[inline(always)]
     pub(crate) fn find_in(&self, at: usize, key: &[u8], seek: Seek) -> Option<Found<'t>> {
         let chunk: &'t Chunk = &self.root.chunks[at];
+        chunk.prefetch();
         let seen = begin_read(&chunk.lock)?;
+        chunk.prefetch_block(key);
         let place = chunk.place(key, seek);
         Some(Found { node: chunk.node(place), chunk, seen })
     }

@@ -42,27 +42,43 @@ pub(super) trait Separators {
     /// The place by whole separators.
     fn place_by_whole(&self, key: &[u8], seek: Seek) -> usize;
 
-    /// Where the separator is that is looked for; 0 if all others come behind it.
+    /// The last separator whose window is not above `wanted`, else 0.
     #[inline]
-    fn place(&self, key: &[u8], seek: Seek) -> usize {
-        let (len, prefix) = (self.len(), self.prefix());
-        let shared = prefix.len().min(key.len());
-        let rest = match key[..shared].cmp(&prefix[..shared]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return len.saturating_sub(1),
-            Ordering::Equal if shared < prefix.len() => return 0,
-            Ordering::Equal => &key[shared..],
-        };
-        let wanted = head(rest);
-        // Separators before `low` have windows that are not above.
-        let (mut low, mut size) = (1, len.saturating_sub(1));
+    fn last_not_above(&self, wanted: u64) -> usize {
+        let (mut low, mut size) = (1, self.len().saturating_sub(1));
         while size > 0 {
             let half = size / 2;
             let is_not_above = self.window(low + half) <= wanted;
             low = if is_not_above { low + half + 1 } else { low };
             size = if is_not_above { size - half - 1 } else { half };
         }
-        let mut at = low - 1;
+        low - 1
+    }
+
+    /// What follows the prefix in `key`; where the search ends if the key does not have it.
+    #[inline(always)]
+    fn rest_of<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
+        let prefix = self.prefix();
+        if prefix.is_empty() {
+            return Ok(key);
+        }
+        let shared = prefix.len().min(key.len());
+        match key[..shared].cmp(&prefix[..shared]) {
+            Ordering::Greater => Err(self.len().saturating_sub(1)),
+            Ordering::Equal if shared == prefix.len() => Ok(&key[shared..]),
+            Ordering::Less | Ordering::Equal => Err(0),
+        }
+    }
+
+    /// Where the separator is that is looked for; 0 if all others come behind it.
+    #[inline]
+    fn place(&self, key: &[u8], seek: Seek) -> usize {
+        let rest = match self.rest_of(key) {
+            Ok(rest) => rest,
+            Err(at) => return at,
+        };
+        let wanted = head(rest);
+        let mut at = self.last_not_above(wanted);
         while at > 0 && self.window(at) == wanted {
             let its = self.rest_len(at);
             if its == IS_LONGER {
