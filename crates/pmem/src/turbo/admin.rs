@@ -2,7 +2,7 @@
 
 use super::bucket::{FILLED_SLOTS, SLOTS};
 use super::shards::Buckets;
-use super::turbo::{Tally, Turbo};
+use super::store::{Tally, Turbo};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::{Region, RegionClass};
 use silica_engine::{Admin, Checkpoint, Count, Durability, MetricVisitor, Scan};

@@ -1,14 +1,14 @@
 //! A shard gets other buckets: more, fewer, or as many without deleted slots.
 //!
-//! The holder of the lock reads the old buckets in their order, makes the new ones in memory, writes
-//! them to the region in one go, makes them durable, and then stores the descriptor. Readers go on
-//! in the old buckets, which do not change any more.
+//! The holder of the lock reads the old buckets in their order, makes the new ones in memory,
+//! writes them to the region in one go, makes them durable, and then stores the descriptor. Readers
+//! go on in the old buckets, which do not change any more.
 
 use super::bucket::{BUCKET_BYTES, BUCKET_WORDS, Commit, FILLED_SLOTS, Kind, SLOTS, State};
 use super::bucket::{place_sum, slot_sum, with_tag};
 use super::entry::Pointer;
 use super::shards::{BUCKETS_MAX, Buckets, Division, encode, grown};
-use super::turbo::{Tally, Turbo};
+use super::store::{Tally, Turbo};
 use crate::space::Space;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::Region;
@@ -89,8 +89,8 @@ impl<R: Region> Turbo<R> {
         Ok(())
     }
 
-    /// Gives a shard `count` buckets, or as many more as its entries need; none if it has no entries
-    /// and is to have none. Entries that have expired are dropped.
+    /// Gives a shard `count` buckets, or as many more as its entries need; none if it has no
+    /// entries and is to have none. Entries that have expired are dropped.
     ///
     /// # Errors
     /// `Full`: nothing has changed.

@@ -33,7 +33,7 @@ impl Buckets {
 
     /// The lower bits of a descriptor.
     pub(super) fn word(self) -> u64 {
-        self.start / BUCKET_BYTES | self.count << START_BITS
+        (self.start / BUCKET_BYTES) | (self.count << START_BITS)
     }
 
     /// Offset of a bucket.
