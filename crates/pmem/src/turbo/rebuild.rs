@@ -72,6 +72,15 @@ impl Image {
     }
 }
 
+/// How many buckets a shard gets when it grows. Shards of a store fill up at the same time: from
+/// eight buckets on they have different sizes, so that not all of them grow at once.
+fn grown_apart(shard: usize, count: u64) -> u64 {
+    match grown(count) {
+        8.. if count < 8 => [8, 10, 12][shard % 3],
+        larger => larger,
+    }
+}
+
 /// Buckets that fit into what an allocation of at least `count` buckets gets.
 fn fitting<R: Region>(count: u64) -> u64 {
     Space::<R>::fit(count * BUCKET_BYTES) / BUCKET_BYTES
@@ -84,7 +93,7 @@ impl<R: Region> Turbo<R> {
     /// `Full`: nothing has changed.
     pub(super) fn grow(&self, shard: usize, tally: &mut Tally) -> Result<()> {
         let count = self.buckets(shard).expect("checked by the lock").count;
-        self.rebuild(shard, tally, grown(count))?;
+        self.rebuild(shard, tally, grown_apart(shard, count))?;
         self.rebuilds.resizes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
