@@ -117,6 +117,19 @@ fn limits(dir: &Path, bytes: u64, count: u64) -> Result<Limits> {
     }
     let fenced = report("limit: two flushes, two fences", count, began);
     let began = Instant::now();
+    for n in 0..count {
+        let at = prng.below(xplines) * 256;
+        // Where the slot is, the commit word says.
+        let slot = at + 64 + (region.word(at) & 64);
+        region.store(slot, n);
+        region.flush(slot, 8);
+        region.fence()?;
+        region.store(at, n);
+        region.flush(at, 8);
+        region.fence()?;
+    }
+    report("the same behind a read of the first line", count, began);
+    let began = Instant::now();
     for _ in 0..count / BURST as u64 {
         let all: [u64; BURST] = std::array::from_fn(|_| prng.below(xplines) * 256);
         all.iter().for_each(|at| region.prefetch(*at));
@@ -203,19 +216,21 @@ fn open(dir: &Path) -> Result<Turbo<FileRegion>> {
 fn measure_growth(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()> {
     println!("an empty store has {} bytes", metric(turbo, "region_bytes"));
     let began = Instant::now();
-    let (mut mean, mut load_max, steps) = (0.0, 0.0_f64, 100);
+    let (mut mean, mut held, mut load_max, steps) = (0.0, 0.0, 0.0_f64, 100);
     for step in 0..steps {
         insert_singles(turbo, count * step / steps, count * (step + 1) / steps)?;
         if step >= 10 {
             mean += metric(turbo, "region_bytes") / (count * (step + 1) / steps) as f64;
+            held += metric(turbo, "region_held_bytes") / (count * (step + 1) / steps) as f64;
         }
         load_max = load_max.max(metric(turbo, "load_factor"));
     }
     let insert = report("insert", count, began);
     ratio("insert", insert, limits.fenced);
     println!(
-        "bytes per entry: mean over growth {:.1}, at the end {:.1}; highest load {load_max:.3}",
+        "bytes per entry: mean over growth {:.1} ({:.1} in use), at the end {:.1}; highest load {load_max:.3}",
         mean / (steps - 10) as f64,
+        held / (steps - 10) as f64,
         metric(turbo, "region_bytes") / count as f64
     );
     println!(
