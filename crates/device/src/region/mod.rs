@@ -46,6 +46,7 @@
 //! ```
 
 mod class;
+mod extent;
 mod file;
 mod lines;
 mod mapping;
@@ -53,6 +54,7 @@ mod opening;
 mod pages;
 mod platform;
 mod scratch;
+mod sync;
 mod words;
 
 pub use class::RegionClass;
@@ -165,7 +167,8 @@ pub trait Region: Send + Sync + 'static {
     /// [`RegionClass::Lines`].
     fn flush(&self, offset: u64, len: u64);
     /// Waits until everything that this thread flushed is durable, as far as the class goes.
-    /// Stores after it do not become durable before.
+    /// Stores after it do not become durable, or seen by other threads, before those before it. It
+    /// does not order loads behind it.
     ///
     /// # Errors
     /// `Io` if the system cannot write, from there on `Poisoned`; `Closed` after a simulated power
@@ -200,4 +203,5 @@ pub trait Regions: Send + Sync + 'static {
     fn boot(&self) -> u64;
 }
 
+pub(crate) use extent::Extent;
 pub(crate) use words::{lines_of, read_words, word_index, write_words};

@@ -1,3 +1,6 @@
 //! Tests of the engines in a region.
 
+mod space;
+mod sptree;
+mod support;
 mod turbo;

@@ -125,7 +125,7 @@ impl Lab {
     }
 }
 
-/// What is not durable, released pages first: stores to them come over what is left of them.
+/// What is not durable. A page of a disk may be here as a hole and as a page: the page comes last.
 fn units(state: &State, now: &[u64]) -> Vec<Unit> {
     let mut units = Vec::new();
     for (page, old) in &state.holes {
@@ -223,14 +223,10 @@ impl Iterator for CrashImages {
         let outcomes = self.choices.next()?.outcomes(&self.units);
         let mut lab = self.take_lab();
         let (mut lost, mut torn) = (Vec::new(), Vec::new());
-        let mut is_uncovered = false;
         for (unit, outcome) in self.units.iter().zip(outcomes) {
-            let is_line = matches!(unit, Unit::Line(_));
-            if outcome != Outcome::New || (is_uncovered && is_line) {
+            if outcome != Outcome::New {
                 lab.patch(unit.first(), &unit.words(outcome));
             }
-            // An old page lies under its lines.
-            is_uncovered |= !is_line && outcome != Outcome::New;
             match outcome {
                 Outcome::New => {}
                 Outcome::Old => lost.push(unit.first() as u64 * 8),

@@ -3,7 +3,7 @@
 //! The first chunk has the words that the region began with, and each further chunk as many as all
 //! before it together, so a word is found by arithmetic and a reader needs no lock.
 
-use crate::region::{read_words, word_index};
+use crate::region::{Extent, read_words, word_index};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub(super) struct Memory {
     first: usize,
     chunks: [OnceLock<Box<[AtomicU64]>>; CHUNKS],
     /// Words that may be looked at.
-    words: AtomicU64,
+    words: Extent,
 }
 
 impl Memory {
@@ -29,7 +29,7 @@ impl Memory {
         let memory = Memory {
             first: values.len(),
             chunks: [const { OnceLock::new() }; CHUNKS],
-            words: AtomicU64::new(values.len() as u64),
+            words: Extent::new(values.len() as u64),
         };
         let words = values.iter().map(|value| AtomicU64::new(value.to_le())).collect();
         memory.chunks[0].set(words).expect("the chunk is new");
@@ -51,8 +51,7 @@ impl Memory {
     /// Words that may be looked at.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        // Acquires what `extend` released: the chunk is there.
-        self.words.load(Ordering::Acquire) as usize
+        self.words.get() as usize
     }
 
     #[inline]
@@ -105,14 +104,14 @@ impl Memory {
             end *= 2;
         }
         assert!(end >= words, "a simulated region has no {words} words");
-        self.words.store(words as u64, Ordering::Release);
+        self.words.set(words as u64);
         // What was cut before may have been stored to by somebody who should not.
         (had..words).for_each(|number| self.set(number, 0));
     }
 
     /// Shows only the first `words` words. One thread at a time.
     pub(super) fn cut(&self, words: usize) {
-        self.words.store(words as u64, Ordering::Release);
+        self.words.set(words as u64);
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) enum Unit {
         page: Page,
         now: Vec<u64>,
     },
-    /// A page that was released: its old bytes, or zeroes and what was stored since.
+    /// A page that was released: its old bytes, or zeroes.
     Hole {
         first: usize,
         old: Vec<u64>,

@@ -187,6 +187,14 @@ fn needless_flushes_and_media_writes_are_counted() {
     region.store(8, 5);
     region.flush(0, 8);
     assert_eq!(region.counts().flushes_needless, 3);
+    region.fence().unwrap();
+    // A store after a flush needs one of its own, whatever a fence made durable.
+    region.store(0, 6);
+    region.flush(0, 8);
+    region.store(0, 7);
+    region.fence().unwrap();
+    region.flush(0, 8);
+    assert_eq!(region.counts().flushes_needless, 3);
     // What is streamed is flushed.
     let before = region.counts();
     region.stream(300, &[1; 100]);
@@ -408,11 +416,12 @@ fn released_pages_are_zero_and_may_come_back_until_they_are_reserved() {
 
 #[test]
 fn a_line_that_nobody_fences_keeps_a_bounded_history() {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut early) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..100 {
         let region = SimRegion::new(seed, BYTES, RegionClass::Lines);
         region.store(8, 5);
         region.flush(8, 8);
+        region.store(24, 7);
         for number in 1..=20_000u64 {
             region.store(0, number);
         }
@@ -423,7 +432,9 @@ fn a_line_that_nobody_fences_keeps_a_bounded_history() {
         assert_eq!(after.load(8), 5, "it was fenced");
         assert!(after.load(0) <= 20_000 && [0, 6].contains(&after.load(16)));
         seen.insert(after.load(0));
+        early.insert(after.load(24));
     }
+    assert_eq!(early, [0, 7].into(), "a store is forgotten only if a later one is kept");
     assert!(seen.contains(&0) && seen.contains(&20_000) && seen.len() > 20, "{seen:?}");
 }
 
@@ -446,6 +457,15 @@ fn what_the_medium_reads_and_writes_is_counted() {
     let counts = region.counts();
     assert_eq!((counts.bytes_written(), counts.bytes_read()), (256, 1024 + 256));
     assert_eq!(counts.fences_needless, 0);
+    // What is streamed is not read first, and is not in the cache; what is asked for ahead is.
+    region.stream(2048, &[8; 256]);
+    region.fence().unwrap();
+    let counts = region.counts();
+    assert_eq!((counts.bytes_written(), counts.bytes_read()), (512, 1024 + 256));
+    region.prefetch(8192);
+    region.prefetch(1 << 40);
+    region.load(8192);
+    assert_eq!(region.counts().bytes_read(), 1024 + 512);
     region.fence().unwrap();
     assert_eq!(region.counts().fences_needless, 1);
 }

@@ -104,7 +104,7 @@ fn images_do_not_see_what_was_done_to_others() {
         assert_eq!(words, expected[number], "{image}");
         assert_eq!((after.len(), after.unfenced_lines()), (8192, vec![]), "all of it is durable");
         assert_eq!(after.counts().words_stored, 0);
-        (0..64).for_each(|line| after.store(64 * line, 99));
+        (0..64).for_each(|line| after.store(64 * line, 1000 + number as u64));
         match number % 8 {
             0 => after.flush(0, 8192),
             1 => after.sync().unwrap(),
@@ -113,12 +113,12 @@ fn images_do_not_see_what_was_done_to_others() {
             4 => after.grow(12_288).unwrap(),
             5 => after.release(4096, 4096).unwrap(),
             6 => after.poke(4096, b"damage"),
-            _ => kept.push((words, after.fork(1), image.region())),
+            _ => kept.push((number as u64, image.region())),
         }
         after.fence().ok();
     }
     assert_eq!(expected.len(), 300);
-    assert!(kept.iter().all(|(_, _, after)| after.load(4096 - 64) == 99));
+    assert!(kept.iter().all(|(number, after)| after.load(4032) == 1000 + number), "those stay");
     assert_eq!(region.load(64), 3, "the region itself stays");
 }
 

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod crash;
+mod dax;
 mod hostile;
 mod images;
 mod names;

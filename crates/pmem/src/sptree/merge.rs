@@ -1,0 +1,80 @@
+//! Two neighbouring leaves with few entries become one (section 4.4.5).
+//!
+//! The right leaf's entries are written to free slots of the left one; then its bitmap and the word of
+//! the leaf behind it change together, and no crash leaves a leaf that would have to be repaired.
+
+use super::check::check_locked;
+use super::layout::{BITMAP, NEXT, SUM, checked};
+use super::leaf::bits;
+use super::lock::{begin_read, try_lock};
+use super::plan::Fold;
+use super::tree::{Locked, SpTree};
+use crate::space::Change as WordChange;
+use silica_base::Result;
+use silica_device::region::Region;
+
+/// Entries of two leaves that become one, at most.
+const MERGED_MAX: u32 = 32;
+
+/// Merges the leaf of `key` with the one behind it if they are neighbours in the top layer, have few
+/// entries, and nobody else is at work there. True if it did.
+///
+/// # Errors
+/// `Corruption`, `Io`, `Poisoned`.
+pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<bool> {
+    let _with_others = tree.gate.read();
+    let Some((left_number, right_number, separator)) = tree.top.neighbours(key) else {
+        return Ok(false);
+    };
+    let (Some(left), Some(right)) = (lock(tree, left_number), lock(tree, right_number)) else {
+        return Ok(false);
+    };
+    // Both are locked, so the top layer stays as it is if it still is so.
+    let still = tree.top.neighbours(key);
+    let is_same = still.is_some_and(|(left, right, again)| {
+        (left, right) == (left_number, right_number) && again == separator
+    });
+    if !is_same {
+        return Ok(false);
+    }
+    check_locked(tree, &left)?;
+    check_locked(tree, &right)?;
+    let (into, from) = (tree.leaf(left.node.leaf()), tree.leaf(right.node.leaf()));
+    let both = into.bitmap().count_ones() + from.bitmap().count_ones();
+    if both > MERGED_MAX {
+        return Ok(false);
+    }
+    let damaged = |torn: super::entry::Torn| torn.error(tree.space.name());
+    let next = from.next().map_err(damaged)?.unwrap_or(0);
+    let low_at = from.low().map_err(damaged)?.1;
+    let slots: Vec<_> = bits(from.bitmap()).map(|at| from.slot(at)).collect();
+    let fold = Fold::prepare(&into, &slots);
+    let words = [
+        WordChange { offset: into.at + BITMAP, new: fold.bitmap },
+        WordChange { offset: into.at + SUM, new: u64::from(fold.sum) },
+        WordChange {
+            offset: into.at + NEXT,
+            new: checked(tree.space.store(), into.at + NEXT, next),
+        },
+    ];
+    if let Err(error) = tree.space.commit(&words) {
+        return Err(tree.poison(error));
+    }
+    left.node.add_filter_of(right.node);
+    let is_removed = tree.top.remove(&separator, left_number, right_number);
+    assert!(is_removed, "neighbours whose locks are held stay neighbours");
+    let gone = from.at;
+    drop((left, right));
+    tree.nodes.free(right_number);
+    tree.space.free(gone);
+    low_at.into_iter().for_each(|at| tree.space.free(at));
+    tree.counts.add(|counts| &counts.merges, 1);
+    Ok(true)
+}
+
+/// Locks a node unless somebody else has it.
+fn lock<R: Region>(tree: &SpTree<R>, number: u32) -> Option<Locked<'_>> {
+    let node = tree.nodes.get(number);
+    let seen = begin_read(node.lock_word())?;
+    try_lock(node.lock_word(), seen).then_some(Locked { node })
+}

@@ -1,0 +1,63 @@
+//! What the engine counts.
+
+use super::counts::Counts;
+use super::tree::SpTree;
+use silica_base::Striped;
+use silica_device::region::{Region, RegionClass};
+use silica_engine::{Metric, MetricVisitor};
+
+/// What a store of `sptree` counts that no other engine does.
+pub const METRICS: &[Metric] = &[
+    Metric::gauge("region_bytes", "bytes of the region"),
+    Metric::gauge("region_live_bytes", "bytes of leaves and entries in the region"),
+    Metric::gauge("durability_class", "what a write survives: 2 a power cut, 1 the process"),
+    Metric::gauge("leaves", "leaves"),
+    Metric::gauge("leaves_unchecked", "leaves that were not checked since the opening"),
+    Metric::gauge("history_bytes", "memory of what keys were for snapshots that are held"),
+    Metric::counter("leaf_splits", "leaves split"),
+    Metric::counter("leaf_merges", "leaves merged with a neighbour"),
+    Metric::counter("leaves_sorted", "leaves sorted for a range"),
+    Metric::counter("filter_misses", "keys that a filter said are not there"),
+    Metric::counter("redo_records", "changes of several words at once"),
+];
+
+/// Reports everything.
+pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisitor) {
+    let counts: &Striped<Counts> = &tree.counts;
+    let space = &tree.space;
+    let class = match space.region().class() {
+        RegionClass::Process => 1.0,
+        class => 1.0 + f64::from(u8::from(class.survives_power_cut())),
+    };
+    let entries = tree.entries();
+    let index = tree.index_bytes();
+    let values: [(&'static str, f64); 24] = [
+        ("gets", counts.sum(|c| &c.gets) as f64),
+        ("get_hits", counts.sum(|c| &c.hits) as f64),
+        ("filter_misses", counts.sum(|c| &c.filter_misses) as f64),
+        ("filter_false_positives", counts.sum(|c| &c.false_positives) as f64),
+        ("puts", counts.sum(|c| &c.puts) as f64),
+        ("deletes", counts.sum(|c| &c.deletes) as f64),
+        ("user_bytes_written", counts.sum(|c| &c.user_bytes) as f64),
+        ("leaf_splits", counts.sum(|c| &c.splits) as f64),
+        ("leaf_merges", counts.sum(|c| &c.merges) as f64),
+        ("leaves_sorted", counts.sum(|c| &c.sorted) as f64),
+        ("entries_estimate", entries as f64),
+        ("partitions", 1.0),
+        ("index_bytes", index as f64),
+        ("index_bytes_per_key", index as f64 / entries.max(1) as f64),
+        ("memory_budget_bytes", tree.memory_bytes() as f64),
+        ("region_bytes", space.region().len() as f64),
+        ("disk_bytes", space.region().len() as f64),
+        ("region_live_bytes", space.live_bytes() as f64),
+        ("live_bytes", space.live_bytes() as f64),
+        ("durability_class", class),
+        ("leaves", tree.top.leaves() as f64),
+        ("leaves_unchecked", tree.unchecked() as f64),
+        ("history_bytes", tree.history.bytes() as f64),
+        ("redo_records", f64::from(space.redo_records())),
+    ];
+    for (name, value) in values {
+        visitor.metric(name, value);
+    }
+}

@@ -1,0 +1,37 @@
+//! SPTree: a B+-tree for persistent memory with its inner nodes and filters in DRAM, chapter 4 of
+//! the dissertation in docs/papers.md ("Spot-On").
+//!
+//! Three layers: `top` says in memory which leaf a key belongs to; `nodes` has for each leaf, in
+//! memory, an optimistic lock and a filter of its keys; `leaf` is the leaf in the region.
+//! docs/formats/sptree.md has the format and the argument about crashes, docs/engines/sptree.md says
+//! when to use it.
+
+mod admin;
+mod check;
+mod counts;
+mod engine;
+mod entry;
+mod history;
+mod layout;
+mod leaf;
+mod lock;
+mod merge;
+mod metrics;
+mod nodes;
+mod open;
+mod options;
+mod ordered;
+mod plan;
+mod read;
+mod run;
+mod snapshot;
+mod sync;
+mod tags;
+mod top;
+mod tree;
+mod upkeep;
+mod write;
+
+pub use metrics::METRICS;
+pub use options::OPTIONS;
+pub use tree::SpTree;

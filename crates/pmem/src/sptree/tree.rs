@@ -1,0 +1,162 @@
+//! The tree's parts, and what all of its work begins with.
+
+use super::counts::Counts;
+use super::history::{History, Kept};
+use super::leaf::Leaf;
+use super::lock::unlock;
+use super::nodes::{Node, Nodes};
+use super::options::Config;
+use super::top::Top;
+use crate::space::Space;
+use silica_base::{Biased, Clock, Error, ErrorKind, HashSeed, Result, Striped};
+use silica_device::region::Region;
+use silica_engine::transaction::CommitTurns;
+use silica_engine::{Descriptor, Durability};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A persistent B+-tree (SPTree, chapter 4 of the dissertation in docs/papers.md).
+pub struct SpTree<R: Region> {
+    pub(crate) space: Space<R>,
+    pub(crate) seed: HashSeed,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) nodes: Nodes,
+    pub(crate) top: Top,
+    pub(crate) history: History,
+    /// Writes of one key hold it together; batches, and whoever takes a snapshot, hold it alone.
+    pub(crate) gate: Biased<()>,
+    pub(crate) counts: Striped<Counts>,
+    /// Entries when the store was opened.
+    pub(crate) entries_at_open: u64,
+    /// Leaves that were not checked since the opening.
+    pub(crate) unchecked: AtomicU64,
+    /// The region was not settled when it was opened: the last change of a leaf may be half there.
+    pub(crate) may_be_torn: bool,
+    /// Objects that are reached have to be marked.
+    pub(crate) is_marking: AtomicBool,
+    /// No entry expires before this, in milliseconds since the Unix epoch.
+    pub(crate) next_expiry_ms: AtomicU64,
+    pub(crate) memory_bytes: AtomicU64,
+    pub(crate) state: AtomicU64,
+    pub(crate) commit_turns: Arc<CommitTurns>,
+    /// Where background work goes on.
+    pub(crate) upkeep: Mutex<Upkeep>,
+}
+
+/// Where background work goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    /// The first key whose leaf was not checked.
+    pub(crate) check_from: Option<Vec<u8>>,
+    /// The first key whose leaf is searched for what has expired.
+    pub(crate) sweep_from: Option<Vec<u8>>,
+    /// When the first entry expires of those that the sweep has met.
+    pub(crate) sweep_expiry_ms: u64,
+}
+
+/// States of a tree.
+pub(crate) const OPEN: u64 = 0;
+pub(crate) const POISONED: u64 = 1;
+pub(crate) const CLOSED: u64 = 2;
+
+/// A node whose lock is held until this is dropped.
+pub(crate) struct Locked<'n> {
+    pub(crate) node: Node<'n>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        unlock(self.node.lock_word());
+    }
+}
+
+impl<R: Region> SpTree<R> {
+    pub(crate) fn leaf(&self, at: u64) -> Leaf<'_, R> {
+        Leaf::new(&self.space, at)
+    }
+
+    /// The hash of a key, of which tag and filter take their bits.
+    #[inline(always)]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.seed.low(key)
+    }
+
+    /// Entries, those that have expired and were not removed yet included.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries_at_open.wrapping_add(self.counts.sum(|counts| &counts.entries))
+    }
+
+    /// Leaves that were not checked since the opening.
+    pub(crate) fn unchecked(&self) -> u64 {
+        self.unchecked.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of nodes, top layer and the allocator's book.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.nodes.bytes() + self.top.bytes() + self.space.memory_bytes()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a write that would not survive what it has to, and any after a failed fence.
+    #[inline]
+    pub(crate) fn check_writable(&self, durability: Durability) -> Result<()> {
+        match self.state.load(Ordering::Relaxed) {
+            OPEN => {}
+            POISONED => {
+                let message = "a fence has failed; open the store again";
+                return Err(Error::new(ErrorKind::Poisoned, message));
+            }
+            _ => return Err(Error::new(ErrorKind::Closed, "the store is closed")),
+        }
+        if durability == Durability::Synced {
+            self.check_synced()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to promise what the region cannot keep.
+    pub(crate) fn check_synced(&self) -> Result<()> {
+        let class = self.space.region().class();
+        if class.survives_power_cut() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} survives {class}: a synced write is refused; write buffered, or put the store on \
+             persistent memory",
+            self.space.name()
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// After a failed fence nothing is written until the store is opened again.
+    pub(crate) fn poison(&self, error: Error) -> Error {
+        self.state.store(POISONED, Ordering::Relaxed);
+        error
+    }
+
+    /// Notes what keys were, for snapshots that are held.
+    pub(crate) fn note(&self, notes: Vec<(Vec<u8>, Option<Kept>)>) -> Result<()> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        self.history.note(notes, Config::history_bytes(self.memory_bytes()))
+    }
+
+    /// An entry expires then.
+    pub(crate) fn note_expiry(&self, expires_unix_ms: u64) {
+        if expires_unix_ms != 0 && expires_unix_ms < self.next_expiry_ms.load(Ordering::Relaxed) {
+            self.next_expiry_ms.fetch_min(expires_unix_ms, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn add_entries(&self, added: i64) {
+        if added != 0 {
+            self.counts.add(|counts| &counts.entries, added as u64);
+        }
+    }
+}

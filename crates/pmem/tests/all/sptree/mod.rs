@@ -1,0 +1,5 @@
+//! SPTree on simulated regions.
+
+mod conformance;
+mod crash;
+mod harness;
