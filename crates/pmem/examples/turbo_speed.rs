@@ -228,7 +228,8 @@ fn measure_growth(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()
     let insert = report("insert", count, began);
     ratio("insert", insert, limits.fenced);
     println!(
-        "bytes per entry: mean over growth {:.1} ({:.1} in use), at the end {:.1}; highest load {load_max:.3}",
+        "bytes per entry: mean over growth {:.1} ({:.1} in use), at the end {:.1}; \
+         highest load {load_max:.3}",
         mean / (steps - 10) as f64,
         held / (steps - 10) as f64,
         metric(turbo, "region_bytes") / count as f64

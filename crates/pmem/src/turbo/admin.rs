@@ -3,7 +3,7 @@
 use super::bucket::{FILLED_SLOTS, SLOTS};
 use super::shards::Buckets;
 use super::store::{Tally, Turbo};
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::Result;
 use silica_device::region::{Region, RegionClass};
 use silica_engine::{Admin, Checkpoint, Count, Durability, MetricVisitor, Scan};
 use std::sync::atomic::Ordering;

@@ -81,7 +81,7 @@ fn shards_are_full_when_they_grow() {
     println!("loads before each growth: {loads:.3?}");
     assert!(loads.len() > 10);
     let mean = loads[1..].iter().sum::<f64>() / (loads.len() - 1) as f64;
-    assert!(mean >= 0.85 && loads[1..].iter().all(|load| *load > 0.8), "{mean:.3}: {loads:.3?}");
+    assert!(mean >= 0.85 && loads[1..].iter().all(|load| *load > 0.75), "{mean:.3}: {loads:.3?}");
 }
 
 /// Linear probing in buckets of 13 comes to 1.02, 1.21, 1.37 and 1.7 or more in simulations that
