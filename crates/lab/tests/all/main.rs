@@ -5,6 +5,7 @@ mod compare;
 mod console;
 mod dida;
 mod drive;
+mod flash;
 mod golden;
 mod model;
 mod moving;
