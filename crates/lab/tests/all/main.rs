@@ -6,6 +6,7 @@ mod console;
 mod dida;
 mod drive;
 mod flash;
+mod flash_engine;
 mod golden;
 mod model;
 mod moving;
