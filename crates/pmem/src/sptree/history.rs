@@ -1,11 +1,11 @@
 //! Snapshots: what keys were before they changed, in memory, while somebody holds a snapshot.
 //!
-//! The issue of this engine proposes copies of leaves. Versions of keys are independent of splits and
-//! merges, need no copy of 64 entries for the change of one, and say exactly which keys changed since
-//! a snapshot, which is what a commit asks.
+//! The issue of this engine proposes copies of leaves. Versions of keys are independent of splits
+//! and merges, need no copy of 64 entries for the change of one, and say exactly which keys changed
+//! since a snapshot, which is what a commit asks.
 //!
-//! 1. A snapshot is taken while no write is under way (`SpTree::gate`), so every write knows whether
-//!    a snapshot is held.
+//! 1. A snapshot is taken while no write is under way (`SpTree::gate`), so every write knows
+//!    whether a snapshot is held.
 //! 2. A write notes what its keys were before it changes the first of them in the leaf.
 //! 3. A reader at a snapshot reads the leaf first and then looks here: if it has met a change, the
 //!    note is there.
@@ -174,7 +174,9 @@ impl State {
     /// Drops notes that no snapshot asks for.
     fn purge(&mut self) {
         let oldest = self.held.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some((until, key)) = self.made.pop_front_if(|(until, _)| *until <= oldest) {
+        while self.made.front().is_some_and(|(until, _)| *until <= oldest)
+            && let Some((until, key)) = self.made.pop_front()
+        {
             let notes = self.notes.get_mut(&key).expect("a note that was made");
             let at = notes.iter().position(|note| note.until == until).expect("a note");
             let note = notes.remove(at);

@@ -3,12 +3,12 @@
 //!
 //! 1. A plan stores only where no reader and no later opening looks: in free slots, in objects that
 //!    nothing names, and in the sum that does not hold yet. So it can be given up at any time.
-//! 2. Bitmap and sum of a change of one key lie in one line and are stored together. If a crash leaves
-//!    only one of them, the difference is that of one key, and the next opening finds it
+//! 2. Bitmap and sum of a change of one key lie in one line and are stored together. If a crash
+//!    leaves only one of them, the difference is that of one key, and the next opening finds it
 //!    ([`Leaf::is_explained`]). Everything larger changes all its words by the region's redo.
 //! 3. What a plan needs is allocated before any of its words is stored.
-//! 4. Nobody else writes the leaf from the plan's making to its end: its maker holds the node's lock,
-//!    or the tree's gate alone.
+//! 4. Nobody else writes the leaf from the plan's making to its end: its maker holds the node's
+//!    lock, or the tree's gate alone.
 //! 5. New leaves are found only after the words are durable, the last one first: until all are, the
 //!    keys between belong to a node whose lock is held.
 
