@@ -7,6 +7,7 @@ mod binaries;
 mod calls;
 mod ci;
 mod compare;
+mod dax;
 mod docs;
 mod serving;
 mod setup;
@@ -32,6 +33,7 @@ cargo xtask TASK
                 instructions of the calls that users make most, by callgrind; fails if one takes
                 over 1 % more than in REVISION
   sqlite        target/sqlite/libsqlite3.so.0: SQLite's library with Silica's storage below
+  dax           persistent memory in an emulated machine that is killed; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         ["calls"] => report(calls::run(&root, None)),
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),
+        ["dax"] => dax::run(&root),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => soak::run(&root, Some(minutes)),

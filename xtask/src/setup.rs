@@ -151,7 +151,8 @@ pub fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-fn install(packages: &[&str]) {
+/// Installs Debian's packages, if this machine has such.
+pub fn install(packages: &[&str]) {
     if !is_there("apt-get") {
         return;
     }

@@ -2,7 +2,7 @@
 
 use crate::serving::{Run, binary};
 use crate::step::{Steps, cargo};
-use crate::{ci, setup, step};
+use crate::{ci, dax, setup, step};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
         Some(minutes) => tests_within(&mut steps, root, Duration::from_secs(60 * minutes)),
         None => ci::tests(&mut steps, "soak", 48 * HOUR),
     }
+    dax::step(&mut steps);
     interpreted(&mut steps);
     sanitized(&mut steps);
     steps.close()

@@ -58,7 +58,7 @@ pub use published::Published;
 pub use ring::{RingReceiver, RingSender, ring};
 pub use shared::shared_len;
 pub use striped::{Mine, Striped, thread_number};
-pub use tags::{TAG_GROUP, match_tags};
+pub use tags::{TAG_GROUP, match_bytes, match_tags};
 pub use testing::{in_own_process, test_size};
 pub use varint::{VARINT_BYTES_MAX, read_varint, varint_len, write_varint};
 pub use zipf::Zipf;

@@ -57,10 +57,57 @@ fn match_sse2(words: &[AtomicU64; TAG_GROUP], tag: u16) -> u32 {
     }
 }
 
+/// A bit for each of 16 bytes that is `byte`, the first word's lowest byte the lowest.
+#[inline(always)]
+pub fn match_bytes(words: [u64; 2], byte: u8) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return match_bytes_sse2(words, byte);
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
+    match_bytes_of_each(words, byte)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn match_bytes_sse2(words: [u64; 2], byte: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    // SAFETY: SSE2 is part of x86-64, and nothing but registers is touched.
+    unsafe {
+        let both = _mm_set_epi64x(words[1] as i64, words[0] as i64);
+        let same = _mm_cmpeq_epi8(both, _mm_set1_epi8(byte as i8));
+        _mm_movemask_epi8(same) as u32
+    }
+}
+
+#[cfg(any(test, miri, not(target_arch = "x86_64")))]
+fn match_bytes_of_each(words: [u64; 2], byte: u8) -> u32 {
+    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    let of_word = |word: u64| {
+        let differ = word ^ u64::from_le_bytes([byte; 8]);
+        // The highest bit of each byte that is 0; then all of them in one byte.
+        let zero = !((differ & LOW).wrapping_add(LOW) | differ | LOW);
+        ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+    };
+    of_word(words[0]) | of_word(words[1]) << 8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Prng;
+
+    #[test]
+    fn the_bytes_that_are_alike_are_found() {
+        let mut prng = Prng::new(2);
+        for _ in 0..20_000 {
+            let mut few = || [0, 1, 0x7F, 0x80, 0xFF][prng.below(5) as usize];
+            let (bytes, byte): ([u8; 16], u8) = (std::array::from_fn(|_| few()), few());
+            let words = [0, 1].map(|n| u64::from_le_bytes(bytes.as_chunks::<8>().0[n]));
+            let alike = (0..16).filter(|at| bytes[*at] == byte);
+            let expected = alike.fold(0, |found, at| found | 1 << at);
+            assert_eq!(match_bytes(words, byte), expected, "{bytes:x?} {byte:x}");
+            assert_eq!(match_bytes_of_each(words, byte), expected, "{bytes:x?} {byte:x}");
+        }
+    }
 
     #[test]
     fn the_words_with_the_tag_are_found_whatever_else_is_in_them() {

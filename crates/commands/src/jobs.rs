@@ -1,7 +1,7 @@
 //! Long work on a store that is served: backups, checks, compactions and saves, each in a thread of
 //! its own, one of a kind at a time.
 
-use silica::engine::{Admin, Engine, Error, ErrorKind, Result};
+use silica::engine::{Admin, Engine, EngineExt, Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -207,7 +207,7 @@ pub(crate) fn save<'a>(
     for engine in engines {
         tell(format!("{} databases saved", saved.kept))?;
         let is_kept = match engine.descriptor().capabilities.durable {
-            true => engine.sync().map(|()| true)?,
+            true => engine.sync_as_far_as_it_goes().map(|()| true)?,
             false => {
                 let save = |admin: &dyn Admin| admin.save(&mut |_, _| {});
                 engine.as_admin().map_or(Ok(false), save)?

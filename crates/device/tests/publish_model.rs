@@ -1,5 +1,5 @@
-//! The publish protocol of append logs under a model checker: every interleaving, and every
-//! value that the memory model lets a load return.
+//! The publish protocol of append logs, and the growth of regions, under a model checker: every
+//! interleaving, and every value that the memory model lets a load return.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +9,8 @@ mod sync {
     }
 }
 
+#[path = "../src/region/extent.rs"]
+mod extent;
 #[path = "../src/files/publish.rs"]
 mod publish;
 
@@ -106,5 +108,34 @@ fn an_append_that_is_not_published_is_found_out() {
         let gate = Gate::new(0);
         drop(gate.reserve(1, 3));
         gate.reserve(1, 3).expect("there is room").publish();
+    });
+}
+
+/// Two cells that are there one after the other, as pages of a region that grows.
+#[test]
+fn what_lies_below_an_extent_is_there() {
+    struct Grown {
+        cells: [UnsafeCell<u64>; 2],
+        extent: extent::Extent,
+    }
+    loom::model(|| {
+        let cells = std::array::from_fn(|_| UnsafeCell::new(0));
+        let grown = Arc::new(Grown { cells, extent: extent::Extent::new(0) });
+        let reader = grown.clone();
+        let growing = thread::spawn(move || {
+            for at in 0..2 {
+                grown.cells[at].with_mut(|cell| {
+                    // SAFETY: the cell lies above the extent.
+                    unsafe { *cell = 7 }
+                });
+                grown.extent.set(at as u64 + 1);
+            }
+        });
+        for at in 0..reader.extent.get() {
+            // SAFETY: below the extent nobody writes.
+            assert_eq!(reader.cells[at as usize].with(|cell| unsafe { *cell }), 7);
+        }
+        growing.join().unwrap();
+        assert_eq!(reader.extent.get(), 2);
     });
 }

@@ -178,7 +178,8 @@ pub trait Engine: Send + Sync {
         self.write(batch, durability)
     }
 
-    /// Makes every write that returned before the call survive a power cut.
+    /// Makes every write that returned before the call survive a power cut. Refused as a synced
+    /// write is where the engine is durable and [`Capabilities::synced`] is false.
     fn sync(&self) -> Result<()>;
 
     /// Does a bounded piece of background work. May be called from several threads.

@@ -66,6 +66,15 @@ pub trait EngineExt: Engine {
         Ok(one.0)
     }
 
+    /// Makes every write that returned before the call survive as much as the engine can give: a
+    /// power cut, if its medium survives one.
+    fn sync_as_far_as_it_goes(&self) -> Result<()> {
+        match self.descriptor().capabilities.usual_durability() {
+            Durability::Synced => self.sync(),
+            Durability::Buffered => Ok(()),
+        }
+    }
+
     /// Calls `read` with the entry of `key`, borrowed: nothing is copied. The engine may hold a
     /// lock of the key's part meanwhile, so `read` is to be short and to call no engine.
     fn get_with<T>(&self, key: &[u8], read: impl FnOnce(Option<EntryRef<'_>>) -> T) -> Result<T> {

@@ -18,6 +18,8 @@ pub type Repair<D> = fn(D, &OptionValues, &Environment) -> Result<Repaired>;
 pub enum Medium {
     /// Files, from its creation on.
     Files,
+    /// Memory that is mapped from a file of its own, from its creation on.
+    Region,
     /// Memory; files only if its options ask for an image at a clean close.
     Memory,
 }
@@ -83,6 +85,12 @@ impl<D> EngineSpec<D> {
     #[must_use]
     pub const fn with_metrics(self, metrics: &'static [Metric]) -> Self {
         EngineSpec { metrics, ..self }
+    }
+
+    /// The engine in a region.
+    #[must_use]
+    pub const fn in_region(self) -> Self {
+        EngineSpec { medium: Medium::Region, ..self }
     }
 
     /// The engine in memory; `forgets` says whether these options leave no image at a clean close.

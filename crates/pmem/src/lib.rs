@@ -3,6 +3,8 @@
 //!
 //! - [`space`]: the region as both engines use it: what it begins with, an allocator without leaks,
 //!   changes of several words at once.
+//! - [`turbo`]: TurboHash, a hash table.
+//! - [`sptree`]: SPTree, a tree in the order of keys.
 //!
 //! Where there is no persistent memory, a region on tmpfs or hugetlbfs outlives the process, and
 //! the class of the region says so. Memory that readers may still look at is freed by epochs
@@ -13,4 +15,8 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod space;
+mod spec;
 pub mod sptree;
+pub mod turbo;
+
+pub use spec::{SPTREE, TURBO};

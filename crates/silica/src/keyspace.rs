@@ -29,7 +29,7 @@ pub(crate) struct Opened {
     pub(crate) own_memory: bool,
     /// Memory of the whole store.
     pub(crate) memory_bytes: u64,
-    pub(crate) durability: Durability,
+    pub(crate) durability: Option<Durability>,
     pub(crate) scheduler: Arc<Scheduler>,
 }
 
@@ -142,7 +142,8 @@ impl Keyspace {
 
     /// What writes survive where a call does not say: what the store was opened for.
     pub fn durability(&self) -> Durability {
-        self.inner.opened.durability
+        let usual = || self.switch().descriptor().capabilities.usual_durability();
+        self.inner.opened.durability.unwrap_or_else(usual)
     }
 
     /// Tells the background threads that something was written.
@@ -339,7 +340,11 @@ impl Keyspace {
     /// with `warm_restart=on`) leaves it now, while writes wait; after a crash it is what it was
     /// then. False where the engine keeps nothing.
     pub fn save(&self) -> Result<bool> {
-        if self.engine().descriptor().capabilities.durable {
+        let capabilities = self.engine().descriptor().capabilities;
+        if capabilities.durable && !capabilities.synced {
+            return Ok(true);
+        }
+        if capabilities.durable {
             return self.sync().map(|()| true);
         }
         self.admin()?.save(&mut |_, _| {})

@@ -26,7 +26,7 @@ use dual::{Dual, Phase};
 use journal::{Journal, Note};
 use log::{info, warn};
 use silica_device::Device;
-use silica_engine::{Capabilities, Engine, Error, ErrorKind, Result};
+use silica_engine::{Capabilities, Engine, EngineExt, Error, ErrorKind, Result};
 use std::sync::Arc;
 pub(crate) use switch::{Route, Switch, read_only};
 
@@ -327,10 +327,10 @@ impl Silica {
     fn finish(&self, keyspace: &Keyspace, dual: &Dual, target: &Record) -> Result<()> {
         let name = keyspace.name();
         // Most of it while writers go on.
-        dual.target.sync()?;
+        dual.target.sync_as_far_as_it_goes()?;
         let _backup = self.hold_backups();
         let mut turn = dual.turn()?;
-        dual.target.sync()?;
+        dual.target.sync_as_far_as_it_goes()?;
         let Capabilities { durable, kept_at_close, .. } = dual.target.descriptor().capabilities;
         if kept_at_close && !durable {
             // The old files go, so the image must be there.

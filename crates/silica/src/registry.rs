@@ -35,10 +35,9 @@ pub fn metrics() -> &'static [Metric] {
         let own = Registry::builtin().0.into_iter().flat_map(|spec| spec.metrics);
         // Two caches behind each other are no engine of keyspaces.
         let tiers = crate::tiers::METRICS.iter().chain(silica_dida::METRICS);
-        let mut all: Vec<Metric> = COMMON_METRICS.iter().chain(own).copied().collect();
-        let mut names: BTreeSet<&str> = all.iter().map(|metric| metric.name).collect();
-        all.extend(tiers.filter(|metric| names.insert(metric.name)));
-        all
+        let mut names = BTreeSet::new();
+        let all = COMMON_METRICS.iter().chain(own).chain(tiers);
+        all.filter(|metric| names.insert(metric.name)).copied().collect()
     });
     &ALL
 }
@@ -58,7 +57,13 @@ impl Registry {
     pub fn builtin() -> Self {
         // The default comes first. A store of `wip` that has no table yet could pass for one of
         // `silt`, so `wip` is asked first whose the files of a directory are.
-        Registry(vec![silica_wip::ENGINE, silica_silt::ENGINE, silica_mica::ENGINE])
+        Registry(vec![
+            silica_wip::ENGINE,
+            silica_silt::ENGINE,
+            silica_mica::ENGINE,
+            silica_pmem::TURBO,
+            silica_pmem::SPTREE,
+        ])
     }
 
     /// No engines; for stores that bring their own.

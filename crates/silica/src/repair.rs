@@ -7,7 +7,9 @@ use crate::store::DEFAULT_KEYSPACE;
 use crate::{EngineSpec, OpenOptions, Registry};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
-use silica_engine::{Environment, Error, ErrorKind, Loss, OptionValues, Repaired, Result};
+use silica_engine::{
+    EngineExt, Environment, Error, ErrorKind, Loss, OptionValues, Repaired, Result,
+};
 use std::path::Path;
 
 /// What the name of a file begins with that was the catalog and is damaged.
@@ -170,7 +172,7 @@ fn begin_anew(
     environment: &Environment,
     missing: &Error,
 ) -> Result<Repaired> {
-    (spec.open)(directory, values, environment)?.sync()?;
+    (spec.open)(directory, values, environment)?.sync_as_far_as_it_goes()?;
     let findings = vec![
         missing.to_string(),
         "everything that was in the keyspace is lost; it is empty now".to_string(),

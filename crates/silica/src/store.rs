@@ -21,7 +21,7 @@ use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
 use silica_engine::{
-    Engine, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
+    Engine, EngineExt, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -336,7 +336,7 @@ impl Silica {
             if let Some(noted) = notes.get_mut(keyspace.name()) {
                 self.note(&keyspace, noted);
             }
-            let synced = keyspace.engine().sync();
+            let synced = keyspace.engine().sync_as_far_as_it_goes();
             keyspace.switch().live().save(true);
             keyspace.shut();
             let rested = keyspace.switch().journal().map_or(Ok(()), |journal| journal.rest());
@@ -402,7 +402,7 @@ impl Silica {
             return Err(Error::new(ErrorKind::Config, message));
         }
         let keyspace = self.build(spec, &record, values, share)?;
-        keyspace.engine().sync()?;
+        keyspace.engine().sync_as_far_as_it_goes()?;
         let is_special = engine != self.options.engine && self.own_memory(&record).is_none();
         if is_special && is_in_memory(&keyspace) {
             // What it takes it keeps, so the others must know.
@@ -530,8 +530,6 @@ impl Silica {
             switch.live().open(file, || keys().estimate);
             self.scheduler.add(&record.name, Arc::clone(&switch) as Arc<dyn Engine>);
         }
-        let usual = switch.descriptor().capabilities.usual_durability();
-        let durability = self.options.durability.unwrap_or(usual);
         Ok(Keyspace::new(Opened {
             root: self.path.clone(),
             name: record.name.clone(),
@@ -539,7 +537,7 @@ impl Silica {
             switch,
             own_memory,
             memory_bytes: self.options.memory_bytes,
-            durability,
+            durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
     }
@@ -672,7 +670,7 @@ impl Silica {
         let environment = Environment::new(HashSeed(self.options.new_seed()?));
         let directory = self.directory_of(&record.directory());
         let built = directory.and_then(|made| (spec.open)(made, &values, &environment));
-        let opened = built.and_then(|engine| engine.sync().map(|()| engine));
+        let opened = built.and_then(|engine| engine.sync_as_far_as_it_goes().map(|()| engine));
         let opened = opened.inspect_err(|_| {
             if id.is_none() {
                 self.remove_directory(&record.directory());

@@ -135,13 +135,20 @@ fn human(bytes: u64) -> String {
 }
 
 fn persistence(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    let durable = keys.engine.descriptor().capabilities.durable;
+    let capabilities = keys.engine.descriptor().capabilities;
+    let durable = capabilities.durable;
+    let survives = match capabilities {
+        _ if capabilities.durable && capabilities.synced => "power",
+        _ if capabilities.durable => "process",
+        _ => "none",
+    };
     let service = keys.service;
     let saved_ms = service.databases.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     lines!(out,
         "loading": 0,
         "durable": u8::from(durable),
         "durability": format!("{:?}", keys.service.options.durability).to_lowercase(),
+        "durability_class": survives,
         "aof_enabled": u8::from(durable),
         "rdb_changes_since_last_save": changes(keys),
         "rdb_last_save_time": saved_ms / 1000,

@@ -220,7 +220,9 @@ impl Region for FileRegion {
 
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) {
-        read_words(self.mapping.words(offset, bytes.len()), offset % 8, bytes);
+        let words = self.mapping.words(offset, bytes.len());
+        let load = |word: usize| u64::from_le(words[word].load(Ordering::Relaxed));
+        read_words(load, offset % 8, bytes);
     }
 
     #[inline]

@@ -12,6 +12,7 @@
 //!    [`super::Region::truncate`], finds zeroes or its own stores, not a signal.
 //! 4. Mapped bytes are touched as atomic words only, through shared references.
 
+use super::extent::Extent;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use std::ffi::c_void;
 use std::fs::File;
@@ -31,7 +32,7 @@ pub(super) struct Mapping {
     /// Bytes of the file that can be mapped.
     limit: AtomicU64,
     /// Bytes of the file that are mapped.
-    bytes: AtomicU64,
+    bytes: Extent,
     /// Extra flags of each mapping of the file.
     flags: MapFlags,
 }
@@ -72,7 +73,7 @@ impl Mapping {
             true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             false => MapFlags::SHARED,
         };
-        let (limit, bytes) = (AtomicU64::new(limit), AtomicU64::new(0));
+        let (limit, bytes) = (AtomicU64::new(limit), Extent::new(0));
         Mapping { reserved, reserved_bytes, start, limit, bytes, flags }
     }
 
@@ -99,8 +100,7 @@ impl Mapping {
     /// Bytes of the file that are mapped.
     #[inline]
     pub(super) fn len(&self) -> u64 {
-        // Acquires what `extend` released: pages are mapped before somebody looks for them.
-        self.bytes.load(Ordering::Acquire)
+        self.bytes.get()
     }
 
     /// Maps the file from where it is mapped so far up to `bytes`. One thread at a time.
@@ -129,7 +129,7 @@ impl Mapping {
             return Err(e.into());
         }
         self.advise_huge_pages(from, len);
-        self.bytes.store(bytes, Ordering::Release);
+        self.bytes.set(bytes);
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Mapping {
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        self.bytes.store(bytes, Ordering::Release);
+        self.bytes.set(bytes);
         // SAFETY: these addresses are ours (invariant 1). A thread that still looks there finds
         // atomic words before and after (invariant 3).
         let replaced = unsafe {
@@ -251,7 +251,7 @@ impl Drop for Mapping {
 impl Mapping {
     /// Says that it has more than it has: a sync of it fails, and nothing else may be done with it.
     pub(super) fn pretend_to_have(&mut self, bytes: u64) {
-        *self.bytes.get_mut() = bytes;
+        self.bytes.set(bytes);
     }
 }
 

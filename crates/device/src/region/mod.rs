@@ -46,6 +46,7 @@
 //! ```
 
 mod class;
+mod extent;
 mod file;
 mod lines;
 mod mapping;
@@ -53,6 +54,7 @@ mod opening;
 mod pages;
 mod platform;
 mod scratch;
+mod sync;
 mod words;
 
 pub use class::RegionClass;
@@ -200,4 +202,5 @@ pub trait Regions: Send + Sync + 'static {
     fn boot(&self) -> u64;
 }
 
+pub(crate) use extent::Extent;
 pub(crate) use words::{lines_of, read_words, word_index, write_words};

@@ -4,7 +4,6 @@
 
 use super::LINE_BYTES;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of the word at `offset`.
 ///
@@ -16,11 +15,11 @@ pub(crate) fn word_index(offset: u64) -> usize {
     (offset / 8) as usize
 }
 
-/// Reads bytes from words. Each word is read once, whole.
+/// Reads bytes from the words that `load` gives. Each word is read once, whole.
 #[inline]
-pub(crate) fn read_words(words: &[AtomicU64], offset: u64, mut bytes: &mut [u8]) {
+pub(crate) fn read_words(load: impl Fn(usize) -> u64, offset: u64, mut bytes: &mut [u8]) {
     let (mut word, skip) = ((offset / 8) as usize, (offset % 8) as usize);
-    let load = |word: usize| u64::from_le(words[word].load(Ordering::Relaxed)).to_le_bytes();
+    let load = |word: usize| load(word).to_le_bytes();
     if skip > 0 && !bytes.is_empty() {
         let len = bytes.len().min(8 - skip);
         bytes[..len].copy_from_slice(&load(word)[skip..skip + len]);
@@ -84,6 +83,7 @@ pub(crate) fn lines_of(offset: u64, len: u64, region_bytes: u64) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn bytes_at_any_offset_are_read_as_they_were_written() {
@@ -96,12 +96,12 @@ mod tests {
                 let store = |w: usize, value: u64| words[w].store(value.to_le(), Ordering::Relaxed);
                 write_words(offset as u64, &bytes, load, store);
                 let mut all = [0; 40];
-                read_words(&words, 0, &mut all);
+                read_words(load, 0, &mut all);
                 let mut expected = [0xEE; 40];
                 expected[offset..offset + len].copy_from_slice(&bytes);
                 assert_eq!(all, expected, "{len} bytes at {offset}");
                 let mut part = vec![0; len];
-                read_words(&words, offset as u64, &mut part);
+                read_words(load, offset as u64, &mut part);
                 assert_eq!(part, bytes);
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! - [`SimDevice`]: a directory of files, the twin of [`crate::FileDevice`].
 //! - [`SimFlash`]: flash or a drive with zones, the twin of [`crate::blocks::FlashImage`].
-//! - [`SimRegion`]: mapped bytes, the twin of [`crate::region::FileRegion`].
+//! - [`SimRegion`]: mapped bytes, the twin of [`crate::region::FileRegion`]; with names in
+//!   [`SimRegions`], and all that a power cut may leave as [`CrashImages`].
 
 mod blocks;
 mod files;
@@ -13,4 +14,4 @@ pub use blocks::{
     SMALL, SimFlash, SimFlashOptions, SimFlashQueue, TLC,
 };
 pub use files::{FaultKind, SimDevice, SimFile, SimLog, SimOptions, SimReads, SimTransfer};
-pub use region::{RegionCounts, SimRegion};
+pub use region::{CrashImage, CrashImages, RegionCounts, SimRegion, SimRegions};

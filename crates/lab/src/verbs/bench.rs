@@ -45,7 +45,7 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Share of the paper's sizes that is simulated (didacache).
+        /// Share of the paper's sizes that is simulated (didacache), or of a million keys (pmem).
         #[arg(long, value_name = "F", default_value_t = 0.0625)]
         scale: f64,
         #[command(flatten)]
@@ -62,6 +62,8 @@ pub(crate) enum Paper {
     Sqlitekv,
     /// Copies, erases, hits and times of DIDACache and Fatcache, from simulators.
     Didacache,
+    /// Media volume, load factors and probe distances of TurboHash and SPTree, simulated.
+    Pmem,
 }
 
 /// Runs what is asked for.
@@ -83,6 +85,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Paper::Didacache => {
                 let seed = run.as_ref().map_or(1, |run| run.seed);
                 super::didacache::run(out, *scale, seed, output)
+            }
+            Paper::Pmem => {
+                let seed = run.as_ref().map_or(1, |run| run.seed);
+                super::pmem::run(out, *scale, seed, output)
             }
         },
     }

@@ -8,6 +8,7 @@ mod model;
 mod model_designs;
 mod model_moving;
 mod model_plot;
+mod pmem;
 mod simulate;
 
 pub(crate) use bench::{BenchCommand, run as bench};

@@ -1,5 +1,6 @@
-//! Engines for persistent memory, on simulated regions.
+//! Tests of the engines in a region.
 
 mod space;
 mod sptree;
 mod support;
+mod turbo;

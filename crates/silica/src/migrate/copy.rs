@@ -10,7 +10,8 @@ use super::dual::Dual;
 use super::journal::{Journal, Note};
 use silica_base::{Clock, SystemClock, checksum};
 use silica_engine::{
-    Durability, Engine, EntryRef, Error, ErrorKind, GetSink, KeyRange, Result, WriteBatch,
+    Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, GetSink, KeyRange, Result,
+    WriteBatch,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -311,8 +312,8 @@ impl Mover<'_> {
         let turn = self.dual.turn()?;
         let page = journal.turn_page();
         drop(turn);
-        self.dual.target.sync()?;
-        self.dual.source.sync()?;
+        self.dual.target.sync_as_far_as_it_goes()?;
+        self.dual.source.sync_as_far_as_it_goes()?;
         journal.keep(&self.note, &page)
     }
 

@@ -17,6 +17,7 @@ mod migrate_resumed;
 mod open_files;
 mod quiet;
 mod read_only;
+mod region;
 mod silt;
 mod sketch;
 mod small_disk;

@@ -8,8 +8,14 @@ use std::collections::BTreeSet;
 fn every_engine_reports_what_its_spec_lists() {
     let directory = tempfile::tempdir().unwrap();
     let store = silica::open(directory.path()).unwrap();
-    let kinds: [(&str, &[(&str, &str)]); 4] =
-        [("wip", &[]), ("silt", &[]), ("mica", &[]), ("mica", &[("eviction", "none")])];
+    let kinds: [(&str, &[(&str, &str)]); 6] = [
+        ("wip", &[]),
+        ("silt", &[]),
+        ("mica", &[]),
+        ("mica", &[("eviction", "none")]),
+        ("turbo", &[]),
+        ("sptree", &[]),
+    ];
     let mut seen = BTreeSet::new();
     for (number, (engine, options)) in kinds.into_iter().enumerate() {
         let spec = *Registry::builtin().find(engine).unwrap();

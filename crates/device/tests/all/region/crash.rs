@@ -187,6 +187,14 @@ fn needless_flushes_and_media_writes_are_counted() {
     region.store(8, 5);
     region.flush(0, 8);
     assert_eq!(region.counts().flushes_needless, 3);
+    region.fence().unwrap();
+    // A store after a flush needs one of its own, whatever a fence made durable.
+    region.store(0, 6);
+    region.flush(0, 8);
+    region.store(0, 7);
+    region.fence().unwrap();
+    region.flush(0, 8);
+    assert_eq!(region.counts().flushes_needless, 3);
     // What is streamed is flushed.
     let before = region.counts();
     region.stream(300, &[1; 100]);
@@ -254,7 +262,7 @@ fn memory_that_is_not_persistent_is_empty_after_a_cut() {
 
 #[test]
 fn a_failed_fence_is_final() {
-    let region = SimRegion::new(1, BYTES, RegionClass::Pages);
+    let region = SimRegion::new(1, BYTES, RegionClass::Lines);
     region.fail_fence(2);
     region.fence().unwrap();
     assert_eq!(region.fence().unwrap_err().kind(), ErrorKind::Io);
@@ -265,4 +273,190 @@ fn a_failed_fence_is_final() {
     let mut bytes = [0; 8];
     region.read(2, &mut bytes);
     assert_eq!(&bytes, b"\0damage\0");
+}
+
+/// Stores the numbers from 1 on, one for each page of four, and fences each.
+fn count_up(region: &SimRegion, from: u64, to: u64) {
+    for number in from..to {
+        region.store(4096 * (number % 4), number);
+        region.store(4096 * (number % 4) + 2048, number);
+        region.flush(0, region.len());
+        region.fence().unwrap();
+    }
+}
+
+#[test]
+fn a_disk_has_each_page_as_it_was_at_some_moment_since_the_sync() {
+    let mut seen = BTreeSet::new();
+    let (mut are_torn, mut are_mixed) = (false, false);
+    for seed in 0..200 {
+        let region = SimRegion::new(seed, 16 << 10, RegionClass::Pages);
+        count_up(&region, 1, 50);
+        region.sync().unwrap();
+        assert_eq!(region.unfenced_lines(), []);
+        count_up(&region, 50, 90);
+        assert_eq!(region.unfenced_lines(), [0, 4096, 8192, 12_288]);
+        region.power_cut();
+        let after = region.reopen();
+        for page in 0..4 {
+            for at in [0, 2048] {
+                let number = after.load(4096 * page + at);
+                assert!(number % 4 == page && (46..90).contains(&number), "{number}");
+                seen.insert(number);
+            }
+            are_torn |= after.load(4096 * page) != after.load(4096 * page + 2048);
+        }
+        // Fences do not help: a later page may be there without an earlier one.
+        are_mixed |= after.load(0) > after.load(4096) + 4;
+    }
+    assert!(are_torn && are_mixed && seen.len() > 30, "{are_torn} {are_mixed} {seen:?}");
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_cut() {
+    for class in [RegionClass::Lines, RegionClass::Pages] {
+        for seed in 0..50 {
+            let region = SimRegion::new(seed, 8192, class);
+            (0..1024).for_each(|word| region.store(8 * word, seed + word));
+            region.grow(12_288).unwrap();
+            region.store(12_280, 9);
+            region.sync().unwrap();
+            region.power_cut();
+            let after = region.reopen();
+            assert!((0..1024).all(|word| after.load(8 * word) == seed + word));
+            assert_eq!((after.len(), after.load(12_280)), (12_288, 9));
+        }
+        let region = SimRegion::new(1, 8192, class);
+        region.fail_fence(1);
+        assert_eq!(region.sync().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(region.sync().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(region.fence().unwrap_err().kind(), ErrorKind::Poisoned);
+    }
+}
+
+/// Lengths that a cut leaves of a region of two pages that was changed to `bytes`.
+fn lengths(class: RegionClass, bytes: u64, cut_at: u64) -> BTreeSet<(u64, u64)> {
+    let lengths = (0..50).map(|seed| {
+        let region = SimRegion::new(seed, 8192, class);
+        region.store(4096, 7);
+        region.sync().unwrap();
+        region.cut_at_op(cut_at);
+        let changed = match bytes > 8192 {
+            true => region.grow(bytes),
+            false => region.truncate(bytes),
+        };
+        assert_eq!(changed.is_err(), region.is_cut());
+        region.power_cut();
+        let after = region.reopen();
+        (after.len(), if after.len() > 4096 { after.load(4096) } else { 0 })
+    });
+    lengths.collect()
+}
+
+#[test]
+fn a_length_is_durable_where_lines_are() {
+    let later = 100;
+    assert_eq!(lengths(RegionClass::Lines, 12_288, later), [(12_288, 7)].into());
+    assert_eq!(lengths(RegionClass::Lines, 4096, later), [(4096, 0)].into());
+    // A cut in the middle leaves one of both.
+    assert_eq!(lengths(RegionClass::Lines, 12_288, 3), [(8192, 7), (12_288, 7)].into());
+    assert_eq!(lengths(RegionClass::Lines, 4096, 3), [(4096, 0), (8192, 7)].into());
+    assert_eq!(lengths(RegionClass::Pages, 12_288, later), [(8192, 7), (12_288, 7)].into());
+    assert_eq!(lengths(RegionClass::Pages, 4096, later), [(4096, 0), (8192, 7)].into());
+}
+
+#[test]
+fn released_pages_are_zero_and_may_come_back_until_they_are_reserved() {
+    for class in [RegionClass::Lines, RegionClass::Pages] {
+        let after = |reserves: bool, syncs: bool| {
+            let outcomes = (0..60).map(|seed| {
+                let region = SimRegion::new(seed, 12_288, class);
+                region.write(0, &[1; 12_288]);
+                region.sync().unwrap();
+                region.store(4096, 2);
+                region.release(100, 8192).unwrap();
+                assert_eq!(
+                    (region.load(4088), region.load(8192)),
+                    (u64::MAX / 255, u64::MAX / 255)
+                );
+                assert_eq!((region.load(4096), region.load(8184)), (0, 0));
+                if reserves {
+                    region.reserve(5000, 10).unwrap();
+                    region.store(8000, 3);
+                    region.flush(8000, 8);
+                    region.fence().unwrap();
+                }
+                assert_eq!(region.counts().stores_into_holes, 0);
+                if syncs {
+                    region.sync().unwrap();
+                }
+                region.power_cut();
+                let after = region.reopen();
+                (after.load(4096), after.load(4104), after.load(8000))
+            });
+            outcomes.collect::<BTreeSet<_>>()
+        };
+        let old = u64::MAX / 255;
+        let unsure = after(false, false);
+        assert!(unsure.contains(&(0, 0, 0)) && unsure.contains(&(old, old, old)), "{unsure:?}");
+        assert_eq!(after(false, true), [(0, 0, 0)].into());
+        assert_eq!(after(true, true), [(0, 0, 3)].into());
+        if class == RegionClass::Lines {
+            assert_eq!(after(true, false), [(0, 0, 3)].into());
+        }
+    }
+    let region = SimRegion::new(1, 8192, RegionClass::Lines);
+    region.release(0, 8192).unwrap();
+    region.reserve(0, 1).unwrap();
+    region.store(0, 1);
+    region.store(4096, 1);
+    region.store(4104, 1);
+    assert_eq!(region.counts().stores_into_holes, 1, "the store of a page without space");
+}
+
+#[test]
+fn a_line_that_nobody_fences_keeps_a_bounded_history() {
+    let (mut seen, mut early) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..100 {
+        let region = SimRegion::new(seed, BYTES, RegionClass::Lines);
+        region.store(8, 5);
+        region.flush(8, 8);
+        region.store(24, 7);
+        for number in 1..=20_000u64 {
+            region.store(0, number);
+        }
+        region.store(16, 6);
+        region.fence().unwrap();
+        region.power_cut();
+        let after = region.reopen();
+        assert_eq!(after.load(8), 5, "it was fenced");
+        assert!(after.load(0) <= 20_000 && [0, 6].contains(&after.load(16)));
+        seen.insert(after.load(0));
+        early.insert(after.load(24));
+    }
+    assert_eq!(early, [0, 7].into(), "a store is forgotten only if a later one is kept");
+    assert!(seen.contains(&0) && seen.contains(&20_000) && seen.len() > 20, "{seen:?}");
+}
+
+#[test]
+fn what_the_medium_reads_and_writes_is_counted() {
+    let region = SimRegion::new(1, 64 << 10, RegionClass::Lines);
+    region.store(0, 1);
+    region.flush(0, 8);
+    assert_eq!(region.counts().bytes_read(), 256, "a line alone is a part of an XPLine");
+    region.count_media(4096);
+    assert_eq!((region.counts().bytes_written(), region.counts().bytes_read()), (0, 0));
+    let mut bytes = [0; 1024];
+    region.read(0, &mut bytes);
+    region.load(512);
+    region.word(1016);
+    assert_eq!(region.counts().bytes_read(), 1024, "each XPLine once");
+    region.write(1024, &[7; 256]);
+    region.flush(1024, 256);
+    region.fence().unwrap();
+    let counts = region.counts();
+    assert_eq!((counts.bytes_written(), counts.bytes_read()), (256, 1024 + 256));
+    assert_eq!(counts.fences_needless, 0);
+    region.fence().unwrap();
+    assert_eq!(region.counts().fences_needless, 1);
 }

@@ -2,7 +2,9 @@
 
 mod conformance;
 mod crash;
+mod dax;
 mod hostile;
+mod images;
 mod names;
 mod space;
 

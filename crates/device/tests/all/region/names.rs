@@ -3,6 +3,7 @@
 use super::*;
 use silica_base::ErrorKind;
 use silica_device::region::Regions;
+use silica_device::sim::SimRegions;
 use silica_device::{DeviceOptions, FileDevice};
 
 fn regions_have_names(place: &impl Regions) {
@@ -41,4 +42,24 @@ fn in_a_directory() {
     let device = FileDevice::open(dir.path(), read_only).unwrap();
     let error = device.open_region("a").map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
+
+#[test]
+fn in_the_twin() {
+    for class in [RegionClass::Lines, RegionClass::Pages, RegionClass::Process] {
+        let place = SimRegions::new(1, class);
+        regions_have_names(&place);
+        let (boot, open) = (place.boot(), place.region("a").unwrap());
+        place.power_cut();
+        assert!(place.boot() != boot, "the machine was started again");
+        assert!(open.fence().is_err(), "a handle from before is closed");
+        let after = place.open_region("a").unwrap();
+        assert_eq!(after.is_none(), class == RegionClass::Process, "memory has no files after it");
+        // An image is opened as it is.
+        let image = open.fork(1);
+        image.store(8, 5);
+        let held = SimRegions::holding("b", image, true);
+        assert_eq!((held.open_region("b").unwrap().unwrap().load(8), held.boot()), (5, 2));
+        assert!(held.open_region("a").unwrap().is_none());
+    }
 }

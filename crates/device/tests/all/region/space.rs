@@ -82,6 +82,38 @@ fn a_region_grows_and_shrinks_while_threads_read_it() {
 }
 
 #[test]
+fn the_twin_grows_as_files_do() {
+    let region = SimRegion::new(1, 4096, RegionClass::Lines);
+    region.store(0, 7);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let last = region.len() - 8;
+                assert_eq!((region.load(0), region.word(last) & !0xF_FFFF), (7, 0));
+            }
+        });
+        for bytes in (2..200).map(|pages| 4096 * pages) {
+            region.grow(bytes).unwrap();
+            assert_eq!((region.len(), region.load(bytes - 8)), (bytes, 0));
+            region.store(bytes - 8, bytes);
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert!(std::panic::catch_unwind(|| region.load(199 * 4096)).is_err());
+    region.truncate(8192).unwrap();
+    assert!(std::panic::catch_unwind(|| region.store(8192, 1)).is_err());
+    region.grow(16_384).unwrap();
+    assert_eq!((region.load(8184), region.load(16_376)), (8192, 0), "what was cut is zero");
+    for refused in [region.grow(8192), region.truncate(20_480), region.grow(16_385)] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
+    }
+    region.set_room(20_480);
+    assert_eq!(region.grow(24_576).unwrap_err().kind(), ErrorKind::Full);
+    assert_eq!((region.len(), region.reopen().load(8184)), (16_384, 8192));
+}
+
+#[test]
 fn lengths_that_cannot_be_are_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let options = RegionOptions { address_bytes: 4 << 20, ..RegionOptions::default() };

@@ -1,0 +1,118 @@
+//! An engine on simulated memory, asked as the paper's benchmarks ask.
+
+use silica_base::{HashSeed, ManualClock, Prng, Result};
+use silica_device::region::RegionClass;
+use silica_device::sim::{RegionCounts, SimRegion, SimRegions};
+use silica_engine::{
+    Durability, Engine, EngineExt, Environment, KeyRange, MetricsMap, OptionValues, Snapshot,
+    WriteBatch,
+};
+use std::sync::Arc;
+
+/// Bytes of the processor's cache before the medium: less than any table that is measured, as the
+/// paper's 55 MiB are less than its tables.
+const CACHE_BYTES: u64 = 64 << 10;
+/// Memory that an engine may have.
+const MEMORY_BYTES: u64 = 16 << 30;
+
+/// Bytes of key and value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) usize, pub(super) usize);
+
+/// An engine with the region that it is in.
+pub(super) struct Bench<E> {
+    pub(super) engine: E,
+    region: SimRegion,
+    size: Size,
+    seed: u64,
+}
+
+impl<E: Engine> Bench<E> {
+    /// A new engine, which `open` makes in the region `name`.
+    pub(super) fn new(
+        name: &str,
+        options: &[(&str, u64)],
+        size: Size,
+        seed: u64,
+        open: impl FnOnce(&SimRegions, &OptionValues, &Environment) -> Result<E>,
+    ) -> Result<Self> {
+        let place = SimRegions::new(seed, RegionClass::Lines);
+        let clock = Arc::new(ManualClock::default());
+        let environment = Environment { clock, seed: HashSeed([seed as u8; 16]) };
+        let mut values = OptionValues::default();
+        values.set("memory_bytes", MEMORY_BYTES);
+        for (option, value) in options {
+            values.set(option, *value);
+        }
+        let engine = open(&place, &values, &environment)?;
+        let region = place.region(name).expect("the engine made it");
+        Ok(Bench { engine, region, size, seed })
+    }
+
+    fn key(&self, n: u64) -> Vec<u8> {
+        let mut key = Prng::new(self.seed ^ n << 1).next_u64().to_le_bytes().to_vec();
+        key.extend_from_slice(&n.to_be_bytes());
+        key.truncate(self.size.0);
+        key
+    }
+
+    /// Puts key number `n`.
+    pub(super) fn put(&self, n: u64, version: u64) -> Result<()> {
+        let mut value = version.to_le_bytes().to_vec();
+        value.resize(self.size.1, n as u8);
+        let key = self.key(n);
+        self.engine.write(WriteBatch::new().put(&key, &value), Durability::Synced)
+    }
+
+    pub(super) fn delete(&self, n: u64) -> Result<()> {
+        let key = self.key(n);
+        self.engine.write(WriteBatch::new().delete(&key), Durability::Synced)
+    }
+
+    pub(super) fn get(&self, n: u64) -> Result<bool> {
+        Ok(self.engine.get(&self.key(n))?.is_some())
+    }
+
+    /// Reads `entries` entries in order, from key number `n` on; how many there were.
+    pub(super) fn range(&self, n: u64, entries: usize) -> Result<usize> {
+        let ordered = self.engine.as_ordered().expect("an engine with an order");
+        let snapshot = ordered.snapshot()?;
+        let key = self.key(n);
+        let mut cursor = snapshot.iterate(&KeyRange::from(&key[..]..))?;
+        let mut seen = 0;
+        while seen < entries && cursor.next()?.is_some() {
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    /// Media bytes written and read for each of `count` calls of `call`, with background work
+    /// after each few thousand of them.
+    pub(super) fn media(
+        &self,
+        count: u64,
+        mut call: impl FnMut(u64) -> Result<()>,
+    ) -> Result<(f64, f64)> {
+        self.region.count_media(CACHE_BYTES);
+        for n in 0..count {
+            call(n)?;
+            if n % 4096 == 4095 {
+                self.maintain()?;
+            }
+        }
+        let counts: RegionCounts = self.region.counts();
+        let each = |bytes: u64| bytes as f64 / count as f64;
+        Ok((each(counts.bytes_written()), each(counts.bytes_read())))
+    }
+
+    pub(super) fn maintain(&self) -> Result<()> {
+        while self.engine.maintain(silica_engine::Budget::of(1 << 20))?.more {}
+        Ok(())
+    }
+
+    pub(super) fn metric(&self, name: &str) -> f64 {
+        let mut metrics = MetricsMap::default();
+        self.engine.metrics(&mut metrics);
+        metrics.get(name)
+    }
+}

@@ -1,0 +1,7 @@
+//! TurboHash.
+
+mod conformance;
+mod crash;
+mod refusals;
+mod sim;
+mod support;
