@@ -1,9 +1,9 @@
 //! How far a region reaches while it grows beside its readers.
 //!
 //! Invariant: what lies below the extent can be looked at. Who grows the region stores the extent
-//! with `Release` after the bytes are there; whoever loads it with `Acquire` sees them. Who cuts the
-//! region stores the extent first and takes the bytes afterwards; a reader that loaded the extent
-//! before is kept away by the caller. One thread at a time changes it.
+//! with `Release` after the bytes are there; whoever loads it with `Acquire` sees them. Who cuts
+//! the region stores the extent first and takes the bytes afterwards; a reader that loaded the
+//! extent before is kept away by the caller. One thread at a time changes it.
 //!
 //! The atomics come from the parent module, so that a model checker can swap its own in.
 

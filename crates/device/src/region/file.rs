@@ -21,13 +21,16 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// A mapped file, for all classes of regions.
 pub struct FileRegion {
     pub(super) mapping: Mapping,
     pub(super) class: RegionClass,
     pub(super) write_back: WriteBack,
+    /// True if a fence waits for stores to leave the processor: what is in its store buffer is lost
+    /// when power fails, even on platforms that save its caches.
+    pub(super) waits: bool,
     /// Bytes of the smallest piece of the file that is mapped or given back.
     pub(super) page_bytes: u64,
     pub(super) is_poisoned: AtomicBool,
@@ -257,7 +260,10 @@ impl Region for FileRegion {
 
     #[inline]
     fn fence(&self) -> Result<()> {
-        self.write_back.fence();
+        match self.waits {
+            true => self.write_back.fence(),
+            false => fence(Ordering::AcqRel),
+        }
         Ok(())
     }
 }
@@ -272,7 +278,7 @@ mod tests {
         let path = dir.path().join("region");
         let mut region = FileRegion::create(&path, 8192).unwrap();
         for write_back in WriteBack::available() {
-            region.write_back = write_back;
+            (region.write_back, region.waits) = (write_back, true);
             region.write(100, &[7; 300]);
             region.flush(100, 300);
             region.fence().unwrap();

@@ -118,10 +118,11 @@ impl WriteBack {
         }
     }
 
-    /// Waits until lines that were begun before are written back.
+    /// Waits until stores, and lines that were begun before, have left this processor: stores after
+    /// it come later. Loads after it may come before.
     #[inline]
     pub(super) fn fence(self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::AcqRel);
         // SAFETY: the barriers only order memory accesses of this thread.
         #[cfg(target_arch = "x86_64")]
         unsafe {

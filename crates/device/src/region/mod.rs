@@ -167,7 +167,8 @@ pub trait Region: Send + Sync + 'static {
     /// [`RegionClass::Lines`].
     fn flush(&self, offset: u64, len: u64);
     /// Waits until everything that this thread flushed is durable, as far as the class goes.
-    /// Stores after it do not become durable before.
+    /// Stores after it do not become durable, or seen by other threads, before those before it. It
+    /// does not order loads behind it.
     ///
     /// # Errors
     /// `Io` if the system cannot write, from there on `Poisoned`; `Closed` after a simulated power

@@ -169,6 +169,7 @@ impl FileRegion {
             mapping,
             class,
             write_back,
+            waits: is_sync || options.flush == Flush::Always,
             page_bytes,
             is_poisoned: AtomicBool::new(false),
             length: Mutex::new(()),

@@ -15,6 +15,9 @@ use std::sync::atomic::AtomicU64;
 /// Bytes of a region with nothing in it.
 const EMPTY_BYTES: u64 = 64 * PAGE_BYTES;
 
+/// Bytes that a region is handed over in.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// What an engine asks of a region.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -175,6 +178,25 @@ impl<R: Region> Space<R> {
     /// As for [`Space::settle`].
     pub fn unsettle(&self) -> Result<()> {
         self.store_state(State::InUse { boot: self.boot })
+    }
+
+    /// Hands the region over in pieces, settled, as a backup needs it, and takes it in use again. The
+    /// caller keeps writers away until this returns.
+    ///
+    /// # Errors
+    /// As for [`Space::settle`], and what `piece` returns.
+    pub fn hand_over(&self, piece: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.settle()?;
+        let mut bytes = vec![0; PIECE_BYTES];
+        let mut handed = Ok(());
+        let mut at = 0;
+        while at < self.region.len() && handed.is_ok() {
+            let len = (self.region.len() - at).min(PIECE_BYTES as u64) as usize;
+            self.region.read(at, &mut bytes[..len]);
+            handed = piece(&bytes[..len]);
+            at += len as u64;
+        }
+        handed.and(self.unsettle())
     }
 
     fn store_state(&self, state: State) -> Result<()> {

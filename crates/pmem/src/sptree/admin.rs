@@ -14,9 +14,6 @@ use silica_engine::{Checkpoint, Count, WriteBatch};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Bytes of a region that a checkpoint hands over at a time.
-const PIECE_BYTES: usize = 1 << 20;
-
 /// The number of entries.
 pub(crate) fn count<R: Region>(tree: &SpTree<R>, exact: bool) -> Result<Count> {
     let entries = tree.entries();
@@ -86,22 +83,7 @@ fn free_leaf<R: Region>(tree: &SpTree<R>, number: u32) {
 /// Hands over the region as it is at one moment; writes wait.
 pub(crate) fn checkpoint<R: Region>(tree: &SpTree<R>, target: &mut dyn Checkpoint) -> Result<()> {
     let _alone = tree.gate.write();
-    tree.space.settle()?;
-    let handed = hand_over(tree, target);
-    handed.and(tree.space.unsettle())
-}
-
-fn hand_over<R: Region>(tree: &SpTree<R>, target: &mut dyn Checkpoint) -> Result<()> {
-    let region = tree.space.region();
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut at = 0;
-    while at < region.len() {
-        let len = (region.len() - at).min(PIECE_BYTES as u64) as usize;
-        region.read(at, &mut piece[..len]);
-        target.piece(tree.space.name(), &piece[..len])?;
-        at += len as u64;
-    }
-    Ok(())
+    tree.space.hand_over(&mut |bytes| target.piece(tree.space.name(), bytes))
 }
 
 /// Writes are refused from here on, and the region is settled.

@@ -97,6 +97,25 @@ fn silica_is_on_persistent_memory(path: &Path) -> bool {
 }
 
 #[test]
+fn backups_of_regions_open_as_what_was_there() {
+    let directory = tempfile::tempdir().unwrap();
+    for engine in ENGINES {
+        let path = directory.path().join(engine);
+        let store = open(&path, engine);
+        let keyspace = store.keyspace("default").unwrap();
+        fill(&keyspace, 700);
+        let target = directory.path().join(format!("{engine}-backup"));
+        store.backup(&target).unwrap();
+        keyspace.put("later", "this").unwrap();
+        check(&open(&target, engine).keyspace("default").unwrap(), 700);
+        assert_eq!(keyspace.get("later").unwrap(), Some(b"this".to_vec()));
+        drop(keyspace);
+        store.close().unwrap();
+        assert!(open(&path, engine).keyspace("default").unwrap().get("later").unwrap().is_some());
+    }
+}
+
+#[test]
 fn keyspaces_move_into_regions_and_out_of_them() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), "wip");

@@ -2,7 +2,6 @@
 
 use super::counts::RegionCounts;
 use super::images::CrashImages;
-use super::media::Media;
 use super::memory::Memory;
 use super::pages::PAGE_WORDS;
 use super::state::State;
@@ -162,11 +161,11 @@ impl SimRegion {
         self.state().counts()
     }
 
-    /// Counts what reaches the medium from here on, behind a processor's cache of `cache_bytes`
-    /// that is empty now. Loads then take a lock.
+    /// Counts anew from here on, and what reaches the medium behind a processor's cache of
+    /// `cache_bytes` that is empty now. Loads then take a lock.
     pub fn count_media(&self, cache_bytes: u64) {
         self.world.counts_loads.store(true, Ordering::Relaxed);
-        self.state().media = Media::with_cache(cache_bytes);
+        self.state().count_media(cache_bytes);
     }
 
     /// Overwrites bytes at rest, as damage of the medium does.
@@ -192,6 +191,20 @@ impl SimRegion {
             state.store(word, value);
         }
         self.memory.set(word, value);
+    }
+
+    /// Stores bytes, which touch the cache unless they are streamed.
+    fn write_bytes(&self, offset: u64, bytes: &[u8], is_streamed: bool) {
+        let lines = lines_of(offset, bytes.len() as u64, self.len());
+        let mut state = self.state();
+        for line in lines {
+            match is_streamed {
+                true => state.media.stream(line),
+                false => state.media.touch(line, true),
+            }
+        }
+        let load = |word: usize| self.memory.value(word);
+        write_words(offset, bytes, load, |word, value| self.store_word(&mut state, word, value));
     }
 
     /// Counts a load of bytes, if loads are counted.
@@ -273,6 +286,12 @@ impl Region for SimRegion {
         state.sync()
     }
 
+    fn prefetch(&self, offset: u64) {
+        if offset < self.len() {
+            self.count_load(offset, 1);
+        }
+    }
+
     #[inline]
     fn word(&self, offset: u64) -> u64 {
         self.count_load(offset, 8);
@@ -288,7 +307,9 @@ impl Region for SimRegion {
     fn store(&self, offset: u64, value: u64) {
         let word = word_index(offset);
         lines_of(offset, 8, self.len());
-        self.store_word(&mut self.state(), word, value);
+        let mut state = self.state();
+        state.media.touch(offset / LINE_BYTES, true);
+        self.store_word(&mut state, word, value);
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) {
@@ -298,10 +319,12 @@ impl Region for SimRegion {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        lines_of(offset, bytes.len() as u64, self.len());
-        let mut state = self.state();
-        let load = |word: usize| self.memory.value(word);
-        write_words(offset, bytes, load, |word, value| self.store_word(&mut state, word, value));
+        self.write_bytes(offset, bytes, false);
+    }
+
+    fn stream(&self, offset: u64, bytes: &[u8]) {
+        self.write_bytes(offset, bytes, true);
+        self.flush(offset, bytes.len() as u64);
     }
 
     fn flush(&self, offset: u64, len: u64) {
@@ -320,5 +343,3 @@ impl Region for SimRegion {
         state.fence()
     }
 }
-
-const _: () = assert!(LINE_BYTES.is_multiple_of(8));

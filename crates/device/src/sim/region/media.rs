@@ -5,7 +5,8 @@
 //!   oldest of which goes to the medium. One that is not whole by then is read there first.
 //! - Without a cache nothing else is counted. With one, a load or a store of a line that is neither
 //!   in the cache nor in the buffers reads its XPLine; a line with stores that the cache has no
-//!   room for goes the way of a flushed one. A flush leaves the line in the cache.
+//!   room for goes the way of a flushed one. A flush leaves the line in the cache; bytes that are
+//!   streamed go past it and read nothing.
 //! - The last 64 XPLines that were read are in a buffer, too: four lines of one XPLine that are
 //!   read one after the other are one read.
 
@@ -61,6 +62,14 @@ impl Media {
                     self.write(line);
                 }
             }
+        }
+    }
+
+    /// A store of a line past the cache, which has it no longer.
+    #[inline]
+    pub(super) fn stream(&mut self, line: u64) {
+        if let Some(cache) = &mut self.cache {
+            cache.drop_line(line);
         }
     }
 
@@ -149,6 +158,13 @@ impl Cache {
                 let has_stores = old != NOTHING && old & 1 == 1;
                 Touched::Miss { stored: has_stores.then_some(old >> 1) }
             }
+        }
+    }
+
+    /// The set of the line has one more place.
+    fn drop_line(&mut self, line: u64) {
+        if let Some(entry) = self.set(line).iter_mut().find(|entry| **entry >> 1 == line) {
+            *entry = NOTHING;
         }
     }
 

@@ -151,8 +151,13 @@ impl State {
             self.note_change(first..first + LINE_WORDS);
         }
         self.counts.words_stored += 1;
-        self.media.touch((word / LINE_WORDS) as u64, true);
         self.operation();
+    }
+
+    /// Counts anew, behind a processor's cache of so many bytes.
+    pub(super) fn count_media(&mut self, cache_bytes: u64) {
+        self.counts = RegionCounts::default();
+        self.media = Media::with_cache(cache_bytes);
     }
 
     pub(super) fn flush(&mut self, lines: Range<u64>) {

@@ -457,6 +457,15 @@ fn what_the_medium_reads_and_writes_is_counted() {
     let counts = region.counts();
     assert_eq!((counts.bytes_written(), counts.bytes_read()), (256, 1024 + 256));
     assert_eq!(counts.fences_needless, 0);
+    // What is streamed is not read first, and is not in the cache; what is asked for ahead is.
+    region.stream(2048, &[8; 256]);
+    region.fence().unwrap();
+    let counts = region.counts();
+    assert_eq!((counts.bytes_written(), counts.bytes_read()), (512, 1024 + 256));
+    region.prefetch(8192);
+    region.prefetch(1 << 40);
+    region.load(8192);
+    assert_eq!(region.counts().bytes_read(), 1024 + 512);
     region.fence().unwrap();
     assert_eq!(region.counts().fences_needless, 1);
 }
