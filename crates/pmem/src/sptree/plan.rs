@@ -54,8 +54,8 @@ pub(crate) struct Plan {
     /// The next leaf's word, if it changes.
     next: Option<u64>,
     leaves: Vec<NewLeaf>,
-    /// Hashes of the keys that the leaf gets, or of all that it has if `is_split`. The first needs no
-    /// allocation: most plans have one.
+    /// Hashes of the keys that the leaf gets, or of all that it has if `is_split`. The first needs
+    /// no allocation: most plans have one.
     hash: Option<u64>,
     hashes: Vec<u64>,
     is_split: bool,
