@@ -80,6 +80,7 @@ pub fn run(steps: &mut Steps) {
     });
     steps.inside("figures of SQLiteKV", || sqlitekv(&binary, &scratch));
     steps.inside("figures of DIDACache", || didacache(&binary, &scratch));
+    steps.inside("figures of TurboHash and SPTree", || pmem(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let target = steps.target().to_path_buf();
     steps.inside("build of examples", || build_examples(&scratch));
@@ -249,6 +250,26 @@ fn didacache(binary: &Path, scratch: &Path) -> Result<(), String> {
     match is_whole && written["rows"] == found["rows"] {
         true => Ok(()),
         false => Err(format!("rows or drawings of DIDACache are missing: {found}")),
+    }
+}
+
+/// Figures of engines on simulated persistent memory, and their rows in a file.
+fn pmem(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("pmem");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "figures");
+    command.args(["pmem", "--scale", "0.004", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "files"])?;
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap_or_default();
+    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let has_value = |row: &&Value| row["value"].as_f64().is_some_and(|value| value >= 0.0);
+    let has = |figure: &&str| rows.iter().any(|row| row["figure"] == **figure);
+    let figures = ["figure-3.1", "figure-3.4", "figure-3.8", "figure-3.9", "figure-4.6"];
+    let is_whole = figures.iter().all(has) && rows.iter().all(has_value);
+    match is_whole && written["rows"] == found["rows"] {
+        true => Ok(()),
+        false => Err(format!("rows of TurboHash and SPTree are missing: {found}")),
     }
 }
 

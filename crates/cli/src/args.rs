@@ -408,6 +408,15 @@ pub(crate) enum FlashCommand {
         /// The image, or the directory of a cache on flash.
         path: PathBuf,
     },
+    #[command(flatten)]
+    Lab(FlashLab),
+}
+
+/// What `silica-lab` does with flash.
+#[derive(Subcommand)]
+pub(crate) enum FlashLab {
+    /// What a cache on flash would do with a workload: hits, writes, erases, years of life.
+    Simulate(LabArgs),
 }
 
 /// How flash is divided.

@@ -1,7 +1,7 @@
 //! The verbs of the laboratory: `silica` starts the `silica-lab` that is installed beside it, with
 //! its own arguments.
 
-use crate::args::{BenchLab, LabVerb};
+use crate::args::{BenchLab, FlashLab, LabVerb};
 use clap::Subcommand;
 use silica::{Error, ErrorKind, Result};
 use silica_console::{Global, signals};
@@ -33,6 +33,7 @@ pub(crate) fn explains(words: &[OsString]) -> bool {
     let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
     match words[..] {
         ["help", "bench", verb, ..] => BenchLab::has_subcommand(verb),
+        ["help", "flash", verb, ..] => FlashLab::has_subcommand(verb),
         ["help", verb, ..] => LabVerb::has_subcommand(verb),
         _ => false,
     }

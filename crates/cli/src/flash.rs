@@ -1,13 +1,15 @@
 //! `silica flash`: images of flash, and what they went through.
 
 use crate::args::{FlashCommand, FlashShape};
+use crate::door;
 use serde_json::json;
 use silica::device::blocks::{
     BlockState, FlashDevice, FlashDrive, FlashImage, FlashImageOptions, Geometry,
 };
 use silica::device::sim::FlashProfile;
 use silica::{Error, ErrorKind, Result};
-use silica_console::Output;
+use silica_console::{Global, Output};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -23,8 +25,17 @@ const COLUMNS: usize = 64;
 const LISTED_MAX: usize = 20;
 
 /// Runs a command on an image.
-pub(crate) fn run(command: &FlashCommand, output: &mut Output) -> Result<()> {
+///
+/// # Errors
+/// Those of the image, and of the laboratory for what that does.
+pub(crate) fn run(
+    global: &Global,
+    command: &FlashCommand,
+    words: &[OsString],
+    output: &mut Output,
+) -> Result<()> {
     match command {
+        FlashCommand::Lab(_) => door::enter(global, words),
         FlashCommand::Create { path, shape, endurance } => create(path, shape, *endurance, output),
         FlashCommand::Info { path } => match open(path)? {
             Flash::Image(image) => info(&image, output),

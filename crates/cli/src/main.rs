@@ -97,7 +97,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             verbs::show_copy("restored", &report, output)
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
-        Some(Command::Flash(command)) => flash::run(&command, output),
+        Some(Command::Flash(command)) => flash::run(global, &command, &cli.words, output),
         Some(Command::Sql(args)) => sql::run(global, &args, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),

@@ -56,6 +56,14 @@ fn measure(global: &Global, args: &ProbeArgs) -> Result<Machine> {
     machine
 }
 
+fn survived(survival: Survival) -> &'static str {
+    match survival {
+        Survival::Disk => "a clean stop only (a disk)",
+        Survival::Process => "the process, no power cut (memory)",
+        Survival::Power => "a power cut (persistent memory)",
+    }
+}
+
 fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     let Machine { cores, memory, device, survival, processor } = machine;
     let mib = f64::from(1 << 20);
@@ -85,14 +93,7 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     for (waiters, rate) in &device.syncs {
         output.line(format!("  syncs, waiting {waiters:>3}   {rate:>9.0}/s"))?;
     }
-    output.line(format!(
-        "mapped bytes survive   {}",
-        match survival {
-            Survival::Disk => "a clean stop only (a disk)",
-            Survival::Process => "the process, no power cut (memory)",
-            Survival::Power => "a power cut (persistent memory)",
-        }
-    ))?;
+    output.line(format!("mapped bytes survive   {}", survived(*survival)))?;
     let mut times = Map::new();
     for (engine, mut of) in processor.engines() {
         let [get, miss, put, rewrite] = [of.hit, of.miss, of.put, of.rewrite].map(f64::round);

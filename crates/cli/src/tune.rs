@@ -5,8 +5,8 @@ mod trace;
 use crate::args::TuneArgs;
 use serde_json::{Map, Value, json};
 use silica::tune::recommend::{
-    Bounds, Candidate, Choice, Needs, Prediction, Prices, Question, Recommendation, describe,
-    recommend, workload_of,
+    Bounds, Candidate, Choice, FlashAdvice, Needs, Prediction, Prices, Question, Recommendation,
+    describe, flash_cache, recommend, workload_of,
 };
 use silica::tune::{Machine, Workload};
 use silica::{Error, ErrorKind, Keyspace, Registry, Result, Silica};
@@ -79,6 +79,7 @@ impl Asked {
             durable: self.needs.durable && capabilities.durable,
             ordered: self.needs.ordered || (global.describe.is_none() && capabilities.ordered),
             may_evict: self.needs.may_evict || capabilities.may_evict,
+            flash_bytes: self.needs.flash_bytes,
             ..Needs::of(&self.workload)
         };
         if global.describe.is_none() && capabilities.ordered {
@@ -232,6 +233,10 @@ fn show(found: &Recommendation, asked: &Asked, output: &mut Output) -> Result<()
     for excluded in &found.excluded {
         output.line(format!("not {}: {}", excluded.engine, excluded.why))?;
     }
+    let advice = flash_cache(&asked.workload, &asked.needs)?;
+    if let Some(advice) = &advice {
+        output.line(on_flash(advice))?;
+    }
     asked.notes.iter().try_for_each(|note| output.line(format!("note: {note}")))?;
     let mut excluded = Map::new();
     for one in &found.excluded {
@@ -246,10 +251,45 @@ fn show(found: &Recommendation, asked: &Asked, output: &mut Output) -> Result<()
     });
     object.insert("runner_up".into(), next.into());
     object.insert("excluded".into(), excluded.into());
+    object.insert("flash_cache".into(), advice.as_ref().map(flash_json).into());
     object.insert("evaluations".into(), found.evaluations.into());
     object.insert("notes".into(), asked.notes.clone().into());
     object.insert("workload".into(), asked.workload.to_string().into());
     Ok(())
+}
+
+/// What a server's cache on flash would do, in words.
+fn on_flash(advice: &FlashAdvice) -> String {
+    let cost = &advice.cost;
+    let verdict = match advice.is_better() {
+        true => "a cache on flash finds more",
+        false => "a cache on flash finds no more",
+    };
+    let life = match (advice.drive_writes_per_day, advice.life_years) {
+        (Some(writes), Some(years)) => format!(
+            ", writes the flash {writes:.2} times a day, which it bears for {years:.1} years"
+        ),
+        _ => ", for its life say rate=OPERATIONS a second".into(),
+    };
+    format!(
+        "{verdict}: silica serve --cache SIZE --flash DIR --flash-size {}\n  it finds {:.3} of the \
+         gets (memory alone {:.3}), writes {:.2} bytes for each byte put{life}",
+        advice.flash_bytes, cost.hits, advice.hits_in_memory, cost.write_amplification
+    )
+}
+
+fn flash_json(advice: &FlashAdvice) -> Value {
+    json!({
+        "flash_bytes": advice.flash_bytes,
+        "is_better": advice.is_better(),
+        "hit_ratio": advice.cost.hits,
+        "hit_ratio_in_memory": advice.hits_in_memory,
+        "write_amplification": advice.cost.write_amplification,
+        "erases_per_million": advice.cost.erases * 1e6,
+        "drive_writes_per_day": advice.drive_writes_per_day,
+        "life_years": advice.life_years,
+        "index_bytes": advice.index_bytes,
+    })
 }
 
 fn choice_json(choice: &Choice) -> Value {

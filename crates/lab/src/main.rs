@@ -1,6 +1,6 @@
 //! The `silica-lab` binary: models of designs and their simulators, stores of other people beside
 //! ours. `silica` starts it for `bench compare`, `bench datagrams`, `bench models`,
-//! `bench figures`, `model` and `simulate`.
+//! `bench figures`, `flash simulate`, `model` and `simulate`.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use silica::Result;
 use silica_console::{Fresh, Global, Output, end, start};
 use std::process::ExitCode;
-use verbs::{BenchCommand, ModelCommand, SimulateCommand};
+use verbs::{BenchCommand, FlashCommand, ModelCommand, SimulateCommand};
 
 /// Silica's laboratory: models, simulators, and stores of other people beside ours.
 #[derive(Parser)]
@@ -29,6 +29,9 @@ enum Command {
     /// Measure beside others: stores of other people, models, figures of papers.
     #[command(subcommand)]
     Bench(Box<BenchCommand>),
+    /// What a cache on flash would do.
+    #[command(subcommand)]
+    Flash(FlashCommand),
     /// What a design would cost: primitives and models of write amplification, sizes in items.
     #[command(subcommand)]
     Model(ModelCommand),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, output: &mut Output) -> Result<()> {
     match &cli.command {
         Command::Bench(command) => verbs::bench(&cli.global, command, output),
+        Command::Flash(command) => verbs::flash(&cli.global, command, output),
         Command::Model(command) => verbs::model(command, output),
         Command::Simulate(command) => verbs::simulate(command, output),
     }

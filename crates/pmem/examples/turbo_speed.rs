@@ -117,6 +117,19 @@ fn limits(dir: &Path, bytes: u64, count: u64) -> Result<Limits> {
     }
     let fenced = report("limit: two flushes, two fences", count, began);
     let began = Instant::now();
+    for n in 0..count {
+        let at = prng.below(xplines) * 256;
+        // Where the slot is, the commit word says.
+        let slot = at + 64 + (region.word(at) & 64);
+        region.store(slot, n);
+        region.flush(slot, 8);
+        region.fence()?;
+        region.store(at, n);
+        region.flush(at, 8);
+        region.fence()?;
+    }
+    report("the same behind a read of the first line", count, began);
+    let began = Instant::now();
     for _ in 0..count / BURST as u64 {
         let all: [u64; BURST] = std::array::from_fn(|_| prng.below(xplines) * 256);
         all.iter().for_each(|at| region.prefetch(*at));
@@ -200,6 +213,72 @@ fn open(dir: &Path) -> Result<Turbo<FileRegion>> {
     Turbo::open_on(Place(dir.to_path_buf()), &options, &environment)
 }
 
+fn measure_growth(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()> {
+    println!("an empty store has {} bytes", metric(turbo, "region_bytes"));
+    let began = Instant::now();
+    let (mut mean, mut held, mut load_max, steps) = (0.0, 0.0, 0.0_f64, 100);
+    for step in 0..steps {
+        insert_singles(turbo, count * step / steps, count * (step + 1) / steps)?;
+        if step >= 10 {
+            mean += metric(turbo, "region_bytes") / (count * (step + 1) / steps) as f64;
+            held += metric(turbo, "region_held_bytes") / (count * (step + 1) / steps) as f64;
+        }
+        load_max = load_max.max(metric(turbo, "load_factor"));
+    }
+    let insert = report("insert", count, began);
+    ratio("insert", insert, limits.fenced);
+    println!(
+        "bytes per entry: mean over growth {:.1} ({:.1} in use), at the end {:.1}; \
+         highest load {load_max:.3}",
+        mean / (steps - 10) as f64,
+        held / (steps - 10) as f64,
+        metric(turbo, "region_bytes") / count as f64
+    );
+    println!(
+        "at the end: load {:.3}, held {:.1} bytes, live {:.1} bytes an entry",
+        metric(turbo, "load_factor"),
+        metric(turbo, "region_held_bytes") / count as f64,
+        metric(turbo, "live_bytes") / count as f64
+    );
+    println!(
+        "resizes: {}, longest {} us, all {} ms",
+        metric(turbo, "resizes"),
+        metric(turbo, "resize_ns_max") / 1e3,
+        metric(turbo, "resize_ns") / 1e6
+    );
+    Ok(())
+}
+
+fn measure_updates(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()> {
+    let began = Instant::now();
+    insert_singles(turbo, 0, count)?;
+    let update = report("update", count, began);
+    ratio("update", update, limits.fenced);
+    for is_each in [false, true] {
+        let name = if is_each { "each" } else { "together" };
+        let began = Instant::now();
+        put_bursts(turbo, 0, count, 7, is_each)?;
+        let rate = report(&format!("update in batches of 32, {name}"), count, began);
+        ratio("", rate, limits.shared);
+    }
+    Ok(())
+}
+
+fn measure_reads(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()> {
+    let began = Instant::now();
+    let hits = get_bursts(turbo, 0, count, count)?;
+    ratio("hit", report("hit, bursts of 32", hits, began), limits.two_lines);
+    let began = Instant::now();
+    assert_eq!(get_bursts(turbo, count * 2, count, count)?, 0);
+    ratio("miss", report("miss, bursts of 32", count, began), limits.one_line);
+    let (began, mut sink, mut prng) = (Instant::now(), Count(0), Prng::new(9));
+    for _ in 0..count {
+        turbo.get_many(&[&key(prng.below(count))], &mut sink)?;
+    }
+    report("hit, singles", sink.0, began);
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().unwrap_or("/dev/shm".into())).join("turbo_speed");
@@ -209,61 +288,13 @@ fn main() -> Result<()> {
     let limits = limits(&dir, count.next_multiple_of(16) * 28 / 4096 * 4096, count)?;
 
     let turbo = open(&dir)?;
-    println!("an empty store has {} bytes", metric(&turbo, "region_bytes"));
-    let began = Instant::now();
-    let (mut mean, mut load_max, steps) = (0.0, 0.0_f64, 100);
-    for step in 0..steps {
-        insert_singles(&turbo, count * step / steps, count * (step + 1) / steps)?;
-        if step >= 10 {
-            mean += metric(&turbo, "region_bytes") / (count * (step + 1) / steps) as f64;
-        }
-        load_max = load_max.max(metric(&turbo, "load_factor"));
-    }
-    let insert = report("insert", count, began);
-    ratio("insert", insert, limits.fenced);
-    println!(
-        "bytes per entry: mean over growth {:.1}, at the end {:.1}; highest load {load_max:.3}",
-        mean / (steps - 10) as f64,
-        metric(&turbo, "region_bytes") / count as f64
-    );
-    println!(
-        "at the end: load {:.3}, held {:.1} bytes, live {:.1} bytes an entry",
-        metric(&turbo, "load_factor"),
-        metric(&turbo, "region_held_bytes") / count as f64,
-        metric(&turbo, "live_bytes") / count as f64
-    );
-    println!(
-        "resizes: {}, longest {} us, all {} ms",
-        metric(&turbo, "resizes"),
-        metric(&turbo, "resize_ns_max") / 1e3,
-        metric(&turbo, "resize_ns") / 1e6
-    );
-    let began = Instant::now();
-    insert_singles(&turbo, 0, count)?;
-    let update = report("update", count, began);
-    ratio("update", update, limits.fenced);
-    for is_each in [false, true] {
-        let name = if is_each { "each" } else { "together" };
-        let began = Instant::now();
-        put_bursts(&turbo, 0, count, 7, is_each)?;
-        let rate = report(&format!("update in batches of 32, {name}"), count, began);
-        ratio("", rate, limits.shared);
-    }
-    let began = Instant::now();
-    let hits = get_bursts(&turbo, 0, count, count)?;
-    ratio("hit", report("hit, bursts of 32", hits, began), limits.two_lines);
-    let began = Instant::now();
-    assert_eq!(get_bursts(&turbo, count * 2, count, count)?, 0);
-    ratio("miss", report("miss, bursts of 32", count, began), limits.one_line);
-    let (began, mut sink, mut prng) = (Instant::now(), Count(0), Prng::new(9));
-    for _ in 0..count {
-        turbo.get_many(&[&key(prng.below(count))], &mut sink)?;
-    }
-    report("hit, singles", sink.0, began);
+    measure_growth(&turbo, count, &limits)?;
+    measure_updates(&turbo, count, &limits)?;
+    measure_reads(&turbo, count, &limits)?;
     drop(turbo);
     let began = Instant::now();
     let turbo = open(&dir)?;
-    turbo.get_many(&[&key(1)], &mut sink)?;
+    turbo.get_many(&[&key(1)], &mut Count(0))?;
     println!("open to the first answer: {:.1} ms", began.seconds() * 1e3);
     while turbo.maintain(silica_engine::Budget::of(1 << 20))?.more {}
     println!("until all is checked: {:.1} ms", began.seconds() * 1e3);

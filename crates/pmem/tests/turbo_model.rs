@@ -15,8 +15,8 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
 use protocol::{Words, is_unchanged, publish, write_slot};
 
-/// A commit word, and two slots of key and value. The lowest bits of the commit word say which slots
-/// are in use, the others are the sequence number.
+/// A commit word, and two slots of key and value. The lowest bits of the commit word say which
+/// slots are in use, the others are the sequence number.
 struct Bucket([AtomicU64; 5]);
 
 const SEQUENCE: u64 = 4;
@@ -60,7 +60,7 @@ impl Bucket {
 
     fn commit_only(&self, used: u64) {
         let sequence = self.word(0) / SEQUENCE + 1;
-        publish(self, 0, sequence * SEQUENCE | used);
+        publish(self, 0, (sequence * SEQUENCE) | used);
     }
 
     /// The value of a key; `Err` if the reader would try again.

@@ -253,6 +253,7 @@ fn ask_again(keyspace: &Keyspace, noted: &mut Noted, mut asked: Asked) -> Result
         ordered: capabilities.ordered && noted.ordered,
         may_evict: capabilities.may_evict,
         value_bytes_max: asked.workload.value_bytes.quantile(1.0) as u64,
+        flash_bytes: None,
     };
     let question = Question { current: Some(descriptor.name), ..asked.question() };
     let now = predict(&question, descriptor.name, &OptionValues::default())?;

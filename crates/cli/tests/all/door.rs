@@ -69,6 +69,9 @@ fn arguments_output_and_exit_code_come_through() {
         &["model", "help", "unique"],
         &["simulate", "-h"],
         &["--json", "--memory", "64MiB", "simulate", "cola", "--keys", "5"],
+        &["flash", "simulate", "--profile", "tlc", "--describe", "keys=5 gets=100"],
+        &["flash", "simulate", "--help"],
+        &["help", "flash", "simulate"],
         &["help", "model", "unique"],
         &["help", "bench", "compare"],
     ];

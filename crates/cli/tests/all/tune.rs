@@ -45,6 +45,23 @@ fn a_description_gets_an_engine_with_reasons_and_apply_moves_to_it() {
 }
 
 #[test]
+fn a_cache_with_flash_of_a_size_is_told_what_flash_would_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let words = "keys=50M value=300 gets=90 puts=10 zipf=0.9 memory=1GiB rate=5000 cache";
+    assert_eq!(json(&["tune", "--describe", words], path)["flash_cache"], Value::Null);
+    let with_flash = format!("{words} flash=8GiB");
+    let found = &json(&["tune", "--describe", &with_flash], path)["flash_cache"];
+    assert_eq!(found["is_better"], true, "{found}");
+    let number = |name: &str| found[name].as_f64().unwrap();
+    assert!(number("hit_ratio") > number("hit_ratio_in_memory") + 0.1, "{found}");
+    assert!(number("life_years") > 0.0 && number("write_amplification") > 1.0, "{found}");
+    let text = silica(&["tune", "--describe", &with_flash], path).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("serve --cache SIZE --flash DIR --flash-size 8589934592"), "{text}");
+}
+
+#[test]
 fn a_probe_is_kept_shown_and_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();

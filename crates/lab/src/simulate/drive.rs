@@ -73,6 +73,7 @@ pub struct Drive {
     /// Logical pages that wait in the buffer, the oldest first, and which they are.
     buffer: VecDeque<u32>,
     is_buffered: Vec<bool>,
+    erases: Vec<u32>,
     counts: DriveCounts,
 }
 
@@ -142,6 +143,7 @@ impl Drive {
             channels: (0..channels).map(channel).collect(),
             buffer: VecDeque::new(),
             is_buffered: vec![false; logical as usize],
+            erases: vec![0; blocks as usize],
             counts: DriveCounts::default(),
         })
     }
@@ -154,6 +156,11 @@ impl Drive {
     /// What it did so far.
     pub fn counts(&self) -> DriveCounts {
         self.counts
+    }
+
+    /// Erases of each block.
+    pub fn block_erases(&self) -> &[u32] {
+        &self.erases
     }
 
     /// Writes a logical page at `now_ns`; when the drive has taken it: at once if the buffer has
@@ -314,6 +321,7 @@ impl Drive {
         }
         self.valid[victim as usize] = 0;
         self.counts.erases += 1;
+        self.erases[victim as usize] += 1;
         let channel = &mut self.channels[channel];
         channel.busy_until_ns += self.design.erase_ns;
         channel.free.push_back(victim);

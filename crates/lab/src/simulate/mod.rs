@@ -10,6 +10,7 @@
 pub mod cache;
 mod dida;
 mod drive;
+pub mod flash;
 mod items;
 mod keyset;
 mod lazy;

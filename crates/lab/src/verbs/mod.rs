@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod didacache;
+mod flash;
 mod measured;
 mod model;
 mod model_designs;
@@ -12,5 +13,6 @@ mod pmem;
 mod simulate;
 
 pub(crate) use bench::{BenchCommand, run as bench};
+pub(crate) use flash::{FlashCommand, run as flash};
 pub(crate) use model::{ModelCommand, run as model};
 pub(crate) use simulate::{SimulateCommand, run as simulate};

@@ -5,6 +5,8 @@ mod compare;
 mod console;
 mod dida;
 mod drive;
+mod flash;
+mod flash_engine;
 mod golden;
 mod model;
 mod moving;

@@ -95,8 +95,8 @@ impl<R: Region> Space<R> {
         }
     }
 
-    /// Frees the object at `offset`, which no reader may look at any more, and which no durable word
-    /// names.
+    /// Frees the object at `offset`, which no reader may look at any more, and which no durable
+    /// word names.
     ///
     /// # Panics
     /// If no object in use begins there.

@@ -1,5 +1,5 @@
-//! What is known of a region's pages in memory: which spans there are, which of their objects are in
-//! use, which pages are free. Nothing here is in the region.
+//! What is known of a region's pages in memory: which spans there are, which of their objects are
+//! in use, which pages are free. Nothing here is in the region.
 
 use super::PAGE_BYTES;
 use super::classes::{CLASSES, class_bytes, span_objects, span_pages};

@@ -2,9 +2,9 @@
 //!
 //! The space of a region is divided into objects. Which of them are in use is known in memory only:
 //! after an opening the engine tells what it can reach ([`Space::mark`]), and what it cannot reach
-//! is free. So an allocation costs no flush of its own, and no crash leaves a leak (as Ralloc does).
-//! Until all marks are made ([`Space::marks_done`]), new objects come from pages that no object was
-//! in, so an engine serves at once.
+//! is free. So an allocation costs no flush of its own, and no crash leaves a leak (as Ralloc
+//! does). Until all marks are made ([`Space::marks_done`]), new objects come from pages that no
+//! object was in, so an engine serves at once.
 //!
 //! Several words change together by [`Space::commit`].
 //!

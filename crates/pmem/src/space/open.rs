@@ -180,8 +180,8 @@ impl<R: Region> Space<R> {
         self.store_state(State::InUse { boot: self.boot })
     }
 
-    /// Hands the region over in pieces, settled, as a backup needs it, and takes it in use again. The
-    /// caller keeps writers away until this returns.
+    /// Hands the region over in pieces, settled, as a backup needs it, and takes it in use again.
+    /// The caller keeps writers away until this returns.
     ///
     /// # Errors
     /// As for [`Space::settle`], and what `piece` returns.

@@ -5,8 +5,9 @@
 //! 1. Who changes words holds whatever keeps others from changing them, until the call ends.
 //! 2. What the words name was flushed by the same thread: the first fence makes it durable.
 //! 3. A record is durable before the first word of it is stored; the words are durable before the
-//!    record goes; the record is gone durably before the call ends. So a record that an opening finds
-//!    says of each of its words what it was or what it became, and nothing else was stored there.
+//!    record goes; the record is gone durably before the call ends. So a record that an opening
+//!    finds says of each of its words what it was or what it became, and nothing else was stored
+//!    there.
 
 use super::layout::{REDO, REDO_PLACES};
 use super::{PAGE_BYTES, Space};

@@ -2,8 +2,8 @@
 
 use super::bucket::{FILLED_SLOTS, SLOTS};
 use super::shards::Buckets;
-use super::turbo::{Tally, Turbo};
-use silica_base::{Error, ErrorKind, Result};
+use super::store::{Tally, Turbo};
+use silica_base::Result;
 use silica_device::region::{Region, RegionClass};
 use silica_engine::{Admin, Checkpoint, Count, Durability, MetricVisitor, Scan};
 use std::sync::atomic::Ordering;

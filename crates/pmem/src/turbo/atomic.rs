@@ -3,7 +3,7 @@
 
 use super::batch::{Bond, Locked};
 use super::read::Scratch;
-use super::turbo::Turbo;
+use super::store::Turbo;
 use super::write::check_limits;
 use silica_base::{ErrorKind, Result};
 use silica_device::region::Region;
@@ -34,7 +34,8 @@ impl<R: Region> Turbo<R> {
         (!self.has_expired(entry.expires_unix_ms, &mut scratch.now_ms)).then_some(entry)
     }
 
-    /// Decides updates of the first keys, whose shards are locked. An update over a limit ends them.
+    /// Decides updates of the first keys, whose shards are locked. An update over a limit ends
+    /// them.
     fn decide_many(
         &self,
         keys: &[&[u8]],

@@ -1,8 +1,8 @@
 //! Writes of several operations, which share their fences.
 //!
-//! Operations are sorted by the hash of their keys, so that shards are locked in their order and the
-//! buckets of one are met one after the other; of those of one key only the last counts. All slots
-//! are written and flushed before the first commit word is stored. Then
+//! Operations are sorted by the hash of their keys, so that shards are locked in their order and
+//! the buckets of one are met one after the other; of those of one key only the last counts. All
+//! slots are written and flushed before the first commit word is stored. Then
 //!
 //! - *together*: the commit words change by a redo, all or none after a crash;
 //! - *each*: they are stored one after the other, and fenced together.
@@ -11,7 +11,7 @@ use super::bucket::{Commit, SUM};
 use super::plan::{Content, Plan, Step, View};
 use super::protocol::publish;
 use super::shards::is_full;
-use super::turbo::{Probe, Tally, Turbo};
+use super::store::{Probe, Tally, Turbo};
 use crate::space::Change;
 use silica_base::{ErrorKind, Result};
 use silica_device::region::Region;
@@ -102,6 +102,15 @@ impl View for Each<'_> {
 }
 
 impl Planned {
+    fn with_capacity(items: usize) -> Planned {
+        Planned {
+            pending: Vec::with_capacity(items),
+            tags: Vec::with_capacity(items),
+            counts: Vec::with_capacity(items),
+            ..Planned::default()
+        }
+    }
+
     fn begin_shard(&mut self) -> Mark {
         self.shard_begin = self.pending.len();
         self.shard_counts = self.counts.len();
@@ -180,7 +189,7 @@ impl<R: Region> Turbo<R> {
     ) -> Result<()> {
         let items = self.sorted(ops, hashes);
         let mut contents: Vec<Option<Content>> = Vec::with_capacity(items.len());
-        let mut planned = Planned::default();
+        let mut planned = Planned::with_capacity(items.len());
         let written = self.prepare(&items, &mut contents).and_then(|()| {
             self.plan_all(&items, &contents, locked, bond, &mut planned)?;
             self.make_visible(&planned, locked, bond)
@@ -288,7 +297,6 @@ impl<R: Region> Turbo<R> {
 
     /// Stores the commit words, durably.
     fn make_visible(&self, planned: &Planned, locked: &mut Locked<'_>, bond: Bond) -> Result<()> {
-        let before: Vec<u64> = planned.pending.iter().map(|p| self.sum_of(p.bucket)).collect();
         let region = self.region();
         // Readers look at a tag only if its slot is in use, and at no sum.
         for (bucket, slot, tag) in &planned.tags {
@@ -304,8 +312,8 @@ impl<R: Region> Turbo<R> {
         if let Err(error) = &made
             && error.kind() == ErrorKind::Full
         {
-            for (pending, sum) in planned.pending.iter().zip(before) {
-                region.store(pending.bucket + SUM, sum);
+            for pending in &planned.pending {
+                region.store(pending.bucket + SUM, self.computed_sum(pending.bucket));
             }
         }
         made?;

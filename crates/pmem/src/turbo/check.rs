@@ -1,16 +1,16 @@
-//! Shards are checked before anything in them is believed: once after an opening, at the first touch
-//! or by `maintain`, and by the scrub (`verify`).
+//! Shards are checked before anything in them is believed: once after an opening, at the first
+//! touch or by `maintain`, and by the scrub (`verify`).
 //!
-//! The check computes each bucket's sum and compares it with the commit word, and looks whether every
-//! key is where searches find it. Tags and sums, which follow from the rest, are stored anew where a
-//! crash left others. It says which objects the shard reaches. Entries beside are not read: their own
-//! checksum is looked at by each read. Cost: docs/benchmarks/turbo.md.
+//! The check computes each bucket's sum and compares it with the commit word, and looks whether
+//! every key is where searches find it. Tags and sums, which follow from the rest, are stored anew
+//! where a crash left others. It says which objects the shard reaches. Entries beside are not read:
+//! their own checksum is looked at by each read. Cost: docs/benchmarks/turbo.md.
 
 use super::bucket::{BUCKET_BYTES, Commit, Kind, SLOTS, SUM, TAGS};
 use super::bucket::{place_sum, slot_sum, with_tag};
 use super::entry::Pointer;
 use super::shards::{Buckets, UNCHECKED, decode};
-use super::turbo::{Tally, Turbo};
+use super::store::{Tally, Turbo};
 use silica_base::{Error, Result};
 use silica_device::region::Region;
 use std::sync::atomic::Ordering;
@@ -141,6 +141,11 @@ impl<R: Region> Turbo<R> {
             tags[slot / 8] = with_tag(tags[slot / 8], slot, hashes[slot] as u8);
         }
         Bucket { commit, sum, tags, hashes }
+    }
+
+    /// The sum of a bucket as its slots and its commit word say.
+    pub(super) fn computed_sum(&self, at: u64) -> u64 {
+        self.as_it_should_be(at).sum
     }
 
     /// True if a search for the hash gets to bucket `number` of the shard.

@@ -1,7 +1,7 @@
 //! The engine as others call it.
 
 use super::batch::Bond;
-use super::turbo::Turbo;
+use super::store::Turbo;
 use super::write::check_limits;
 use silica_base::Result;
 use silica_device::region::Region;

@@ -5,7 +5,7 @@ use super::bucket::{Commit, SLOTS, SUM, State, slot_sum};
 use super::entry::Pointer;
 use super::protocol::publish;
 use super::shards::Buckets;
-use super::turbo::{Sweep, Tally, Turbo};
+use super::store::{Sweep, Tally, Turbo};
 use silica_base::{ErrorKind, Result};
 use silica_device::region::Region;
 use silica_engine::{Budget, Progress};

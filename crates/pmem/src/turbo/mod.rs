@@ -6,7 +6,7 @@
 //!
 //! - `bucket`, `shards`, `entry`: what words mean.
 //! - `protocol`: how readers and writers meet.
-//! - `turbo`: the parts of the engine, and how a key is searched for.
+//! - `store`: the parts of the engine, and how a key is searched for.
 //! - `plan`, `write`, `batch`, `rebuild`: what operations change, and in which order.
 //! - `read`, `scan`, `atomic`, `admin`, `engine`: what others call.
 //! - `open`, `check`, `maintain`, `limbo`: openings, checks, background work, freeing.
@@ -28,11 +28,11 @@ mod read;
 mod rebuild;
 mod scan;
 mod shards;
+mod store;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod turbo;
 mod write;
 
 pub use options::{METRICS, OPTIONS};
-pub use turbo::{KEY_BYTES_MAX, Turbo, VALUE_BYTES_MAX};
+pub use store::{KEY_BYTES_MAX, Turbo, VALUE_BYTES_MAX};

@@ -3,7 +3,7 @@
 use super::bucket::mixed;
 use super::options::{memory_bytes, region_limit, shard_bits};
 use super::shards::{Buckets, Division, UNCHECKED, decode, encode};
-use super::turbo::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Tally, Turbo, VALUE_BYTES_MAX};
+use super::store::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Tally, Turbo, VALUE_BYTES_MAX};
 use crate::space::{Kind, Opened, ROOT, Settings, Space};
 use silica_base::{Checksum, Error, Format, HashSeed, Result};
 use silica_device::region::{Region, RegionClass, Regions};
@@ -193,8 +193,8 @@ impl Parts {
 }
 
 impl<R: Region> Turbo<R> {
-    /// Opens the store among `regions`, or makes it. It serves at once: shards are checked when they
-    /// are touched first, or by `maintain`.
+    /// Opens the store among `regions`, or makes it. It serves at once: shards are checked when
+    /// they are touched first, or by `maintain`.
     ///
     /// # Errors
     /// `Corruption`; `Unsupported` for a newer version; `Config` if `memory_bytes` is too little;

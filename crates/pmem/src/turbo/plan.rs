@@ -1,13 +1,13 @@
 //! What an operation changes in which bucket. Nothing is stored here.
 //!
-//! A batch plans several changes of a bucket before it makes any. So there are two commit words: the
-//! *current* one, under which readers look and whose slots must not be touched, and the *planned*
-//! one, by which slots are given out. A slot is written only if neither has it in use.
+//! A batch plans several changes of a bucket before it makes any. So there are two commit words:
+//! the *current* one, under which readers look and whose slots must not be touched, and the
+//! *planned* one, by which slots are given out. A slot is written only if neither has it in use.
 
 use super::bucket::{Commit, Kind, State, TAGS, match_tags, slot_at, slot_sum};
 use super::entry::Pointer;
 use super::shards::Buckets;
-use super::turbo::{Probe, Turbo};
+use super::store::{Probe, Turbo};
 use silica_base::Result;
 use silica_device::region::Region;
 

@@ -10,8 +10,8 @@
 //!   [`is_unchanged`]: an acquire fence, then the commit word again (relaxed).
 //!
 //! A reader that has read a word of a slot which was stored after a later commit word finds that
-//! later word: the writer's fence lies between both stores, the reader's between both loads. So what
-//! it believes is what its commit word named.
+//! later word: the writer's fence lies between both stores, the reader's between both loads. So
+//! what it believes is what its commit word named.
 //!
 //! **A miss is checked as a hit is.** A reader that finds nothing may have looked at a slot after
 //! its key had moved to another slot of the bucket and another key had taken the place. Without the

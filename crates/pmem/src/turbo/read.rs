@@ -1,10 +1,10 @@
-//! Bursts of gets, in stages: shard and bucket, slot, entry. Up to 32 keys go through a stage before
-//! the next one begins, so that their cache misses overlap.
+//! Bursts of gets, in stages: shard and bucket, slot, entry. Up to 32 keys go through a stage
+//! before the next one begins, so that their cache misses overlap.
 
 use super::bucket::{Commit, TAGS, match_tags, slot_at};
 use super::entry::{Loaded, Pointer};
 use super::shards::Buckets;
-use super::turbo::{Hit, Probe, Turbo};
+use super::store::{Hit, Probe, Turbo};
 use silica_base::Result;
 use silica_device::region::Region;
 use silica_engine::{EntryRef, GetSink};
@@ -129,7 +129,8 @@ impl<R: Region> Turbo<R> {
         Ok(loaded)
     }
 
-    /// Calls `see` with the entry of a key, unless it has expired. The caller holds the shard's lock.
+    /// Calls `see` with the entry of a key, unless it has expired. The caller holds the shard's
+    /// lock.
     pub(super) fn current<T>(
         &self,
         key: &[u8],

@@ -1,14 +1,14 @@
 //! A shard gets other buckets: more, fewer, or as many without deleted slots.
 //!
-//! The holder of the lock reads the old buckets in their order, makes the new ones in memory, writes
-//! them to the region in one go, makes them durable, and then stores the descriptor. Readers go on
-//! in the old buckets, which do not change any more.
+//! The holder of the lock reads the old buckets in their order, makes the new ones in memory,
+//! writes them to the region in one go, makes them durable, and then stores the descriptor. Readers
+//! go on in the old buckets, which do not change any more.
 
 use super::bucket::{BUCKET_BYTES, BUCKET_WORDS, Commit, FILLED_SLOTS, Kind, SLOTS, State};
 use super::bucket::{place_sum, slot_sum, with_tag};
 use super::entry::Pointer;
 use super::shards::{BUCKETS_MAX, Buckets, Division, encode, grown};
-use super::turbo::{Tally, Turbo};
+use super::store::{Tally, Turbo};
 use crate::space::Space;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::Region;
@@ -72,6 +72,15 @@ impl Image {
     }
 }
 
+/// How many buckets a shard gets when it grows. Shards of a store fill up at the same time: from
+/// eight buckets on they have different sizes, so that not all of them grow at once.
+fn grown_apart(shard: usize, count: u64) -> u64 {
+    match grown(count) {
+        8.. if count < 8 => [8, 10, 12][shard % 3],
+        larger => larger,
+    }
+}
+
 /// Buckets that fit into what an allocation of at least `count` buckets gets.
 fn fitting<R: Region>(count: u64) -> u64 {
     Space::<R>::fit(count * BUCKET_BYTES) / BUCKET_BYTES
@@ -84,13 +93,13 @@ impl<R: Region> Turbo<R> {
     /// `Full`: nothing has changed.
     pub(super) fn grow(&self, shard: usize, tally: &mut Tally) -> Result<()> {
         let count = self.buckets(shard).expect("checked by the lock").count;
-        self.rebuild(shard, tally, grown(count))?;
+        self.rebuild(shard, tally, grown_apart(shard, count))?;
         self.rebuilds.resizes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Gives a shard `count` buckets, or as many more as its entries need; none if it has no entries
-    /// and is to have none. Entries that have expired are dropped.
+    /// Gives a shard `count` buckets, or as many more as its entries need; none if it has no
+    /// entries and is to have none. Entries that have expired are dropped.
     ///
     /// # Errors
     /// `Full`: nothing has changed.

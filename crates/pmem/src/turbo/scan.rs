@@ -1,15 +1,15 @@
 //! Iteration in the order of hashes.
 //!
-//! A cursor is the upper 63 bits of a hash: it stays valid when a shard gets other buckets, and over
-//! restarts. The entries of a home bucket lie in it and in the buckets behind it, so a scan goes from
-//! home to home and looks at each one's path. Within a call, a shard is scanned in the buckets that
-//! it had when the scan came to it.
+//! A cursor is the upper 63 bits of a hash: it stays valid when a shard gets other buckets, and
+//! over restarts. The entries of a home bucket lie in it and in the buckets behind it, so a scan
+//! goes from home to home and looks at each one's path. Within a call, a shard is scanned in the
+//! buckets that it had when the scan came to it.
 
 use super::bucket::{Commit, Kind, SLOTS};
 use super::entry::{Loaded, Pointer};
 use super::protocol::is_unchanged;
 use super::shards::Buckets;
-use super::turbo::Turbo;
+use super::store::Turbo;
 use silica_base::Result;
 use silica_device::region::Region;
 use silica_engine::{EntryRef, Scan};

@@ -33,7 +33,7 @@ impl Buckets {
 
     /// The lower bits of a descriptor.
     pub(super) fn word(self) -> u64 {
-        self.start / BUCKET_BYTES | self.count << START_BITS
+        (self.start / BUCKET_BYTES) | (self.count << START_BITS)
     }
 
     /// Offset of a bucket.
@@ -122,7 +122,7 @@ fn check(store: u64, shard: usize, low: u64) -> u64 {
 
 /// A shard grows before it has more than 23 entries for each two buckets, 88 % of the slots that
 /// inserts fill: beyond that, searches for keys that are not there get long
-/// (docs/benchmarks/turbo.md). Larger shards grow at 84 to 88 %, when a key finds no room.
+/// (docs/benchmarks/turbo.md). Larger shards grow at 80 to 88 %, when a key finds no room.
 const ENTRIES_OF_TWO_BUCKETS: u64 = 23;
 
 /// True if a shard with `used` entries grows before it takes another one.

@@ -2,7 +2,7 @@
 
 use super::bucket::{Commit, FILLED_SLOTS};
 use super::shards::Buckets;
-use super::turbo::Turbo;
+use super::store::Turbo;
 use silica_base::{HashSeed, ManualClock, Prng};
 use silica_device::region::{Region, RegionClass};
 use silica_device::sim::{SimRegion, SimRegions};
@@ -81,11 +81,11 @@ fn shards_are_full_when_they_grow() {
     println!("loads before each growth: {loads:.3?}");
     assert!(loads.len() > 10);
     let mean = loads[1..].iter().sum::<f64>() / (loads.len() - 1) as f64;
-    assert!(mean >= 0.85 && loads[1..].iter().all(|load| *load > 0.8), "{mean:.3}: {loads:.3?}");
+    assert!(mean >= 0.85 && loads[1..].iter().all(|load| *load > 0.75), "{mean:.3}: {loads:.3?}");
 }
 
-/// Linear probing in buckets of 13 comes to 1.02, 1.21, 1.37 and 1.7 or more in simulations that know
-/// nothing else.
+/// Linear probing in buckets of 13 comes to 1.02, 1.21, 1.37 and 1.7 or more in simulations that
+/// know nothing else.
 #[test]
 fn searches_that_find_nothing_are_short() {
     for (wanted, most) in [(0.5, 1.04), (0.7, 1.28), (0.75, 1.45), (0.8, 1.8)] {

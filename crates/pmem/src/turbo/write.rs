@@ -5,7 +5,7 @@ use super::entry::{self, Pointer};
 use super::plan::{Content, Plan, Step, Unplanned};
 use super::protocol::{publish, write_slot};
 use super::shards::{Buckets, is_full};
-use super::turbo::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Probe, Tally, Turbo, VALUE_BYTES_MAX};
+use super::store::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Probe, Tally, Turbo, VALUE_BYTES_MAX};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::{LINE_BYTES, Region};
 use silica_engine::{EntryRef, Op, OpKind};
@@ -75,8 +75,8 @@ impl<R: Region> Turbo<R> {
         }
     }
 
-    /// Asks for all lines of a key's home: which of them are needed, the first one says. A hint: the
-    /// buckets may be others meanwhile.
+    /// Asks for all lines of a key's home: which of them are needed, the first one says. A hint:
+    /// the buckets may be others meanwhile.
     #[inline]
     fn prefetch_whole(&self, shard: usize, hash: u64) {
         let buckets = Buckets::of(self.shards[shard].load(Ordering::Relaxed));
@@ -90,11 +90,11 @@ impl<R: Region> Turbo<R> {
     /// not fenced.
     pub(super) fn content(&self, probe: &Probe<'_>, op: &Op<'_>) -> Result<Option<Content>> {
         let OpKind::Put(entry) = op.kind else { return Ok(None) };
-        if let (Some(key), Some(value)) = (probe.word, entry.value.as_array::<8>())
+        if let (Some(key), Some(value)) = (probe.word, <[u8; 8]>::try_from(entry.value).ok())
             && entry.expires_unix_ms == 0
             && entry.user_bits == 0
         {
-            return Ok(Some((Kind::Inline, [key, u64::from_le_bytes(*value)])));
+            return Ok(Some((Kind::Inline, [key, u64::from_le_bytes(value)])));
         }
         let pointer = self.write_beside(op.key, &entry)?;
         self.note_expiry(entry.expires_unix_ms);

@@ -153,6 +153,32 @@ fn what_commands_tell() {
 }
 
 #[test]
+fn what_writes_survive() {
+    on_both(
+        "WAIT 0 0 -> 0
+         WAIT 1 100 -> 0
+         WAIT x 100 -> -ERR value is not an integer or out of range
+         WAIT 1 -1 -> -ERR timeout is negative
+         WAITAOF 2 0 0 -> -ERR value is out of range, value must between 0 and 1
+         WAITAOF 0 0 -1 -> -ERR timeout is negative
+         WAITAOF 0 0 x -> -ERR value is not an integer or out of range",
+    );
+    for (may_wait, class) in [(true, "power"), (false, "none")] {
+        let (server, _) = start_with(config(), Probe::new(may_wait));
+        let mut client = Client::connect(&server);
+        assert_eq!(client.ask("SET a 1"), "OK");
+        let info = client.text("INFO persistence");
+        assert!(info.contains(&format!("\r\ndurability_class:{class}\r\n")), "{info}");
+        let answer = client.ask("WAITAOF 1 0 0");
+        match may_wait {
+            true => assert_eq!(answer, "[1 0]"),
+            false => assert!(answer.contains("does not survive a power cut"), "{answer}"),
+        }
+        server.stop();
+    }
+}
+
+#[test]
 fn restoring() {
     on_both(scripts::RESTORING);
 }

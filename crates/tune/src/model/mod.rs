@@ -7,6 +7,7 @@
 
 mod curve;
 mod extended;
+mod flash_cache;
 mod items;
 mod latest;
 mod popularity;
@@ -16,6 +17,7 @@ mod range;
 mod writes;
 
 pub use extended::{Deletes, Drifting, ItemBytes};
+pub use flash_cache::{FlashCache, FlashCost, FlashLoad};
 pub use items::{ItemSizes, Items};
 pub(crate) use latest::Course;
 pub use latest::Latest;

@@ -9,7 +9,7 @@ use crate::{Access, Mix, Sizes, Workload};
 use super::Needs;
 
 /// The words that a description may have, with what they mean.
-pub const WORDS: [(&str, &str); 23] = [
+pub const WORDS: [(&str, &str); 24] = [
     ("keys", "live keys, such as 100M"),
     ("key", "bytes of a key"),
     ("value", "bytes of a value"),
@@ -33,6 +33,7 @@ pub const WORDS: [(&str, &str); 23] = [
     ("ordered", "keys are needed in their order"),
     ("volatile", "entries need not survive the process"),
     ("cache", "entries need not survive the process, nor stay"),
+    ("flash", "bytes of flash that a cache may have, such as 64GiB"),
 ];
 
 /// The longest key of any engine.
@@ -56,6 +57,7 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     let mut workload = Workload::default();
     let mut mix = Mix::NOTHING;
     let (mut ordered, mut durable, mut may_evict) = (false, true, false);
+    let mut flash_bytes = None;
     let mut says_mix = false;
     let mut popularity: Option<&str> = None;
     for word in text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()) {
@@ -91,6 +93,7 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
             "rate" => workload.rate = Some(count()?),
             "ordered" => ordered = true,
             "volatile" => durable = false,
+            "flash" => flash_bytes = Some(bytes(word, value)?),
             "cache" => (durable, may_evict) = (false, true),
             _ => {
                 let names = WORDS.map(|(name, _)| name);
@@ -115,7 +118,8 @@ pub fn describe(text: &str) -> Result<(Workload, Needs)> {
     }
     workload.validate()?;
     let needs = Needs::of(&workload);
-    Ok((workload.clone(), Needs { ordered: ordered || needs.ordered, durable, may_evict, ..needs }))
+    let ordered = ordered || needs.ordered;
+    Ok((workload, Needs { ordered, durable, may_evict, flash_bytes, ..needs }))
 }
 
 /// Refuses keys that are longer than any store takes.

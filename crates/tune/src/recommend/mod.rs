@@ -9,6 +9,7 @@
 mod describe;
 mod engines;
 mod explain;
+mod flash_cache;
 mod goal;
 mod hysteresis;
 mod prediction;
@@ -21,6 +22,7 @@ mod work;
 
 pub use describe::{WORDS, describe};
 pub use engines::{Axis, Candidate, Cost, Media, Model, Offer, Settings, model_of};
+pub use flash_cache::{FlashAdvice, flash_cache};
 pub use goal::{Bounds, Broken, Goal, Prices};
 pub use hysteresis::{Hysteresis, Verdict, Wish};
 pub use prediction::{Prediction, Resource};

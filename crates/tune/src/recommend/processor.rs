@@ -289,28 +289,36 @@ impl Default for Calibration {
                 put_byte: 0.1,
                 ..Nanoseconds::default()
             },
-            turbo: Nanoseconds {
-                hit: 250.0,
-                hit_in_burst: 60.0,
-                miss: 200.0,
-                miss_in_burst: 45.0,
-                put: 500.0,
-                put_in_burst: 200.0,
-                put_byte: 0.2,
-                ..Nanoseconds::default()
-            },
-            sptree: Nanoseconds {
-                hit: 500.0,
-                hit_in_burst: 250.0,
-                miss: 250.0,
-                miss_in_burst: 120.0,
-                put: 900.0,
-                put_in_burst: 600.0,
-                put_byte: 0.2,
-                seek: 1200.0,
-                next: 30.0,
-                ..Nanoseconds::default()
-            },
+            turbo: turbo(),
+            sptree: sptree(),
         }
+    }
+}
+
+fn turbo() -> Nanoseconds {
+    Nanoseconds {
+        hit: 250.0,
+        hit_in_burst: 60.0,
+        miss: 200.0,
+        miss_in_burst: 45.0,
+        put: 500.0,
+        put_in_burst: 200.0,
+        put_byte: 0.2,
+        ..Nanoseconds::default()
+    }
+}
+
+fn sptree() -> Nanoseconds {
+    Nanoseconds {
+        hit: 500.0,
+        hit_in_burst: 250.0,
+        miss: 250.0,
+        miss_in_burst: 120.0,
+        put: 900.0,
+        put_in_burst: 600.0,
+        put_byte: 0.2,
+        seek: 1200.0,
+        next: 30.0,
+        ..Nanoseconds::default()
     }
 }

@@ -16,6 +16,8 @@ pub struct Needs {
     pub may_evict: bool,
     /// Bytes of the largest value.
     pub value_bytes_max: u64,
+    /// Bytes of flash that a cache may have.
+    pub flash_bytes: Option<u64>,
 }
 
 impl Needs {
@@ -26,6 +28,7 @@ impl Needs {
             ordered: workload.mix.scans > 0.0,
             may_evict: false,
             value_bytes_max: workload.value_bytes.quantile(1.0) as u64,
+            flash_bytes: None,
         }
     }
 }

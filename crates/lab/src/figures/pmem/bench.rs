@@ -4,8 +4,7 @@ use silica_base::{HashSeed, ManualClock, Prng, Result};
 use silica_device::region::RegionClass;
 use silica_device::sim::{RegionCounts, SimRegion, SimRegions};
 use silica_engine::{
-    Durability, Engine, EngineExt, Environment, KeyRange, MetricsMap, OptionValues, Snapshot,
-    WriteBatch,
+    Durability, Engine, EngineExt, Environment, KeyRange, MetricsMap, OptionValues, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub(super) struct Size(pub(super) usize, pub(super) usize);
 
 /// An engine with the region that it is in.
 pub(super) struct Bench<E> {
-    pub(super) engine: E,
+    pub(super) engine: Arc<E>,
     region: SimRegion,
     size: Size,
     seed: u64,
@@ -46,7 +45,7 @@ impl<E: Engine> Bench<E> {
         }
         let engine = open(&place, &values, &environment)?;
         let region = place.region(name).expect("the engine made it");
-        Ok(Bench { engine, region, size, seed })
+        Ok(Bench { engine: Arc::new(engine), region, size, seed })
     }
 
     fn key(&self, n: u64) -> Vec<u8> {
@@ -75,12 +74,11 @@ impl<E: Engine> Bench<E> {
 
     /// Reads `entries` entries in order, from key number `n` on; how many there were.
     pub(super) fn range(&self, n: u64, entries: usize) -> Result<usize> {
-        let ordered = self.engine.as_ordered().expect("an engine with an order");
+        let ordered = Arc::clone(&self.engine).as_ordered().expect("an engine with an order");
         let snapshot = ordered.snapshot()?;
-        let key = self.key(n);
-        let mut cursor = snapshot.iterate(&KeyRange::from(&key[..]..))?;
+        let mut cursor = snapshot.iterate(&KeyRange::from(self.key(n)))?;
         let mut seen = 0;
-        while seen < entries && cursor.next()?.is_some() {
+        while seen < entries && cursor.next()? {
             seen += 1;
         }
         Ok(seen)

@@ -355,6 +355,15 @@ impl Cache for Dida {
         is_there
     }
 
+    fn delete(&mut self, key: u32) {
+        self.now_ns += self.options.times.interval_ns;
+        self.items.remove(key);
+    }
+
+    fn block_erases(&self) -> Vec<u32> {
+        self.erases.clone()
+    }
+
     fn counts(&self) -> CacheCounts {
         self.counts
     }

@@ -73,6 +73,8 @@ pub struct Fatcache {
     /// Slabs on flash, the first written first, with the place of each.
     filled: VecDeque<(u32, u32)>,
     free: VecDeque<u32>,
+    /// Erases of each block: of the drive's before the cache was there, of all without a drive.
+    erases: Vec<u32>,
     /// What the drive did before the cache was there.
     drive_before: DriveCounts,
     drain: Drain,
@@ -110,6 +112,10 @@ impl Fatcache {
         Ok(Fatcache {
             design,
             items: Items::new(keys, slab_bytes, packing),
+            erases: match &drive {
+                Some(drive) => drive.block_erases().to_vec(),
+                None => vec![0; slabs as usize],
+            },
             drive_before: drive.as_ref().map(Drive::counts).unwrap_or_default(),
             drive,
             filled: VecDeque::new(),
@@ -185,6 +191,7 @@ impl Fatcache {
         if let Mapping::Blocks { erase_ns, .. } = self.design.mapping {
             self.worker_ns += erase_ns;
             self.counts.erases += 1;
+            self.erases[place as usize] += 1;
         }
     }
 
@@ -236,6 +243,17 @@ impl Cache for Fatcache {
         let is_there = self.items.find(key);
         self.counts.hits += u64::from(is_there);
         is_there
+    }
+
+    fn delete(&mut self, key: u32) {
+        self.now_ns += self.design.times.interval_ns;
+        self.items.remove(key);
+    }
+
+    fn block_erases(&self) -> Vec<u32> {
+        let Some(drive) = &self.drive else { return self.erases.clone() };
+        let erases = drive.block_erases().iter().zip(&self.erases);
+        erases.map(|(now, before)| now - before).collect()
     }
 
     fn counts(&self) -> CacheCounts {

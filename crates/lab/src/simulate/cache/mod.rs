@@ -28,6 +28,10 @@ pub trait Cache {
     fn set(&mut self, key: u32, bytes: u32);
     /// Looks for a key; true if it is there.
     fn get(&mut self, key: u32) -> bool;
+    /// Removes a key, if it is there.
+    fn delete(&mut self, key: u32);
+    /// Erases of each block since the cache was made.
+    fn block_erases(&self) -> Vec<u32>;
     /// What was done so far.
     fn counts(&self) -> CacheCounts;
     /// Virtual time from one request to the next if none waits, in nanoseconds.

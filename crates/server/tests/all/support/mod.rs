@@ -50,7 +50,8 @@ impl Probe {
     pub(crate) fn new(may_wait: bool) -> Self {
         let inner = Arc::new(Reference::new());
         let known = *inner.descriptor();
-        let capabilities = Capabilities { may_wait, durable: may_wait, ..known.capabilities };
+        let capabilities =
+            Capabilities { may_wait, durable: may_wait, synced: may_wait, ..known.capabilities };
         Probe {
             inner,
             owned: Arc::default(),

@@ -1,4 +1,5 @@
-//! TurboHash and SPTree, in a region of mapped bytes (docs/engines/turbo.md, docs/engines/sptree.md).
+//! TurboHash and SPTree, in a region of mapped bytes (docs/engines/turbo.md,
+//! docs/engines/sptree.md).
 
 use super::super::processor::Calibration;
 use super::super::work::Work;

@@ -107,7 +107,7 @@ pub(super) struct Probe<'k> {
 impl<'k> Probe<'k> {
     #[inline(always)]
     pub(super) fn new(key: &'k [u8], hash: u64) -> Probe<'k> {
-        let word = key.as_array::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        let word = <[u8; 8]>::try_from(key).ok().map(u64::from_le_bytes);
         Probe { key, hash, word }
     }
 
