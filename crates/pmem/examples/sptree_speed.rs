@@ -4,14 +4,15 @@
 #![allow(clippy::disallowed_methods)] // A measurement has a clock, files and threads of its own.
 
 use silica_base::{HashSeed, Prng, Result};
-use silica_device::region::{FileRegion, Flush, Region, RegionOptions, Regions};
+use silica_device::region::{FileRegion, Flush, Region, RegionClass, RegionOptions, Regions};
+use silica_device::sim::SimRegion;
 use silica_engine::{
     Budget, Durability, Engine, EntryRef, Environment, GetSink, KeyRange, MetricsMap, OptionValues,
     WriteBatch,
 };
 use silica_pmem::sptree::SpTree;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A directory with regions that really flush.
@@ -158,6 +159,53 @@ fn limits(place: &Place, bytes: u64) {
     place.remove_region("limits").expect("removed");
 }
 
+/// A place with one simulated region.
+#[derive(Clone, Default)]
+struct Twin(Arc<Mutex<Option<SimRegion>>>);
+
+impl Regions for Twin {
+    type Region = SimRegion;
+
+    fn create_region(&self, _name: &str, _bytes: u64) -> Result<SimRegion> {
+        let region = SimRegion::new(1, 16 << 20, RegionClass::Lines);
+        *self.0.lock().expect("no panic") = Some(region.clone());
+        Ok(region)
+    }
+
+    fn open_region(&self, _name: &str) -> Result<Option<SimRegion>> {
+        Ok(None)
+    }
+
+    fn remove_region(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn boot(&self) -> u64 {
+        1
+    }
+}
+
+/// What an operation costs the medium, by the twin's counters.
+fn media() {
+    let (twin, entries) = (Twin::default(), 100_000);
+    let environment = Environment::new(HashSeed([7; 16]));
+    let tree = SpTree::open_on(&twin, &OptionValues::default(), &environment).expect("it opens");
+    let region = twin.0.lock().expect("no panic").clone().expect("a region");
+    for name in ["insert", "update"] {
+        let before = region.counts();
+        insert(&tree, 0, entries, 1);
+        let after = region.counts();
+        let each = |to: u64, from: u64| (to - from) as f64 / entries as f64;
+        println!(
+            "twin, {name}: {:.2} XPLines, {:.2} lines flushed ({:.3} needless), {:.2} fences",
+            each(after.xplines_written, before.xplines_written),
+            each(after.lines_flushed, before.lines_flushed),
+            each(after.flushes_needless, before.flushes_needless),
+            each(after.fences, before.fences),
+        );
+    }
+}
+
 fn metric(tree: &impl Engine, name: &str) -> f64 {
     let mut map = MetricsMap::default();
     tree.metrics(&mut map);
@@ -171,6 +219,7 @@ fn main() {
     let directory = directory.join(format!("sptree-speed-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let place = Place(directory.clone());
+    media();
     limits(&place, (entries * 32).next_multiple_of(1 << 20));
     let mut options = OptionValues::default();
     options.set("memory_bytes", 8 << 30);

@@ -1,5 +1,5 @@
-//! The optimistic lock of SPTree under a model checker: every interleaving, and every value that the
-//! memory model lets a load return.
+//! The optimistic lock of SPTree under a model checker: every interleaving, and every value that
+//! the memory model lets a load return.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};

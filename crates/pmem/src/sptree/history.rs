@@ -1,15 +1,16 @@
 //! Snapshots: what keys were before they changed, in memory, while somebody holds a snapshot.
 //!
-//! The issue of this engine proposes copies of leaves. Versions of keys are independent of splits and
-//! merges, need no copy of 64 entries for the change of one, and say exactly which keys changed since
-//! a snapshot, which is what a commit asks.
+//! The issue of this engine proposes copies of leaves. Versions of keys are independent of splits
+//! and merges, need no copy of 64 entries for the change of one, and say exactly which keys changed
+//! since a snapshot, which is what a commit asks.
 //!
-//! 1. A snapshot is taken while no write is under way (`SpTree::gate`), so every write knows whether
-//!    a snapshot is held.
+//! 1. A snapshot is taken while no write is under way (`SpTree::gate`), so every write knows
+//!    whether a snapshot is held.
 //! 2. A write notes what its keys were before it changes the first of them in the leaf.
 //! 3. A reader at a snapshot reads the leaf first and then looks here: if it has met a change, the
 //!    note is there.
-//! 4. A note stays as long as a snapshot is held that is older than the change.
+//! 4. A key is noted once for the newest snapshot: notes are as many as keys, not as writes.
+//! 5. A note stays as long as a snapshot is held that is older than the change.
 
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -90,7 +91,15 @@ impl History {
     /// `Full` if the notes would take more than `bytes_max`: nothing is noted.
     pub(crate) fn note(&self, entries: Vec<(Vec<u8>, Option<Kept>)>, bytes_max: u64) -> Result<()> {
         let mut state = self.state();
-        let bytes: u64 = entries.iter().map(|(key, entry)| note_bytes(key, entry)).sum();
+        // A key that has changed since the newest snapshot is noted for all of them already.
+        let newest = state.held.keys().next_back().copied().unwrap_or(0);
+        let is_needed = |state: &State, key: &[u8]| {
+            let last = state.notes.get(key).and_then(|notes| notes.last());
+            last.is_none_or(|note| note.until <= newest)
+        };
+        let needed = entries.into_iter().filter(|(key, _)| is_needed(&state, key));
+        let needed: Vec<(Vec<u8>, Option<Kept>)> = needed.collect();
+        let bytes: u64 = needed.iter().map(|(key, entry)| note_bytes(key, entry)).sum();
         if state.bytes + bytes > bytes_max {
             let message = format!(
                 "what keys were for the snapshots that are held would take over {bytes_max} bytes; \
@@ -101,7 +110,7 @@ impl History {
         state.sequence += 1;
         state.bytes += bytes;
         let until = state.sequence;
-        for (key, entry) in entries {
+        for (key, entry) in needed {
             state.notes.entry(key.clone()).or_default().push(Note { until, entry });
             state.made.push_back((until, key));
         }
@@ -174,7 +183,9 @@ impl State {
     /// Drops notes that no snapshot asks for.
     fn purge(&mut self) {
         let oldest = self.held.keys().next().copied().unwrap_or(u64::MAX);
-        while let Some((until, key)) = self.made.pop_front_if(|(until, _)| *until <= oldest) {
+        while self.made.front().is_some_and(|(until, _)| *until <= oldest)
+            && let Some((until, key)) = self.made.pop_front()
+        {
             let notes = self.notes.get_mut(&key).expect("a note that was made");
             let at = notes.iter().position(|note| note.until == until).expect("a note");
             let note = notes.remove(at);
@@ -219,6 +230,13 @@ mod tests {
         history.release(third);
         assert_eq!((history.bytes(), history.state().notes.len()), (0, 0));
         assert!(!history.is_held());
+        let held = history.hold();
+        note(b"b", kept(b"3"));
+        let bytes = history.bytes();
+        note(b"b", kept(b"4"));
+        assert_eq!(history.bytes(), bytes, "one note serves the newest snapshot");
+        assert_eq!(history.before(b"b", held), Some(kept(b"3")));
+        history.release(held);
         let full = history.note(vec![(b"k".to_vec(), None)], 10).unwrap_err();
         assert_eq!(full.kind(), ErrorKind::Full);
     }

@@ -231,8 +231,8 @@ impl<'s, R: Region> Leaf<'s, R> {
         self.word(SUM) as u32
     }
 
-    /// True if `difference`, of the leaf's sum and the one it says, is what a change of one key leaves
-    /// if of bitmap and sum only one survived: a slot that came or went, or one for another.
+    /// True if `difference`, of the leaf's sum and the one it says, is what a change of one key
+    /// leaves if of bitmap and sum only one survived: a slot that came or went, or one for another.
     pub(crate) fn is_explained(&self, bitmap: u64, difference: u32) -> bool {
         let store = self.space.store();
         let sums: [u32; SLOTS] = std::array::from_fn(|at| self.slot(at).sum(store, self.at, at));

@@ -1,7 +1,7 @@
 //! The optimistic lock (section 4.4.2): a version that is odd while a writer is at work.
 //!
-//! - Writer: [`try_lock`] makes the version odd (acquire), then a release fence; it changes what the
-//!   lock guards (relaxed); [`unlock`] stores the next even version (release).
+//! - Writer: [`try_lock`] makes the version odd (acquire), then a release fence; it changes what
+//!   the lock guards (relaxed); [`unlock`] stores the next even version (release).
 //! - Reader: [`begin_read`] loads the version (acquire) and goes on if it is even; it reads
 //!   (relaxed); [`end_read`] is an acquire fence and the version again. If it is what it was,
 //!   nothing changed meanwhile: had a relaxed load returned something stored after the writer's

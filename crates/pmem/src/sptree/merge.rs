@@ -1,7 +1,8 @@
 //! Two neighbouring leaves with few entries become one (section 4.4.5).
 //!
-//! The right leaf's entries are written to free slots of the left one; then its bitmap and the word of
-//! the leaf behind it change together, and no crash leaves a leaf that would have to be repaired.
+//! The right leaf's entries are written to free slots of the left one; then its bitmap and the word
+//! of the leaf behind it change together, and no crash leaves a leaf that would have to be
+//! repaired.
 
 use super::check::check_locked;
 use super::layout::{BITMAP, NEXT, SUM, checked};
@@ -16,8 +17,8 @@ use silica_device::region::Region;
 /// Entries of two leaves that become one, at most.
 const MERGED_MAX: u32 = 32;
 
-/// Merges the leaf of `key` with the one behind it if they are neighbours in the top layer, have few
-/// entries, and nobody else is at work there. True if it did.
+/// Merges the leaf of `key` with the one behind it if they are neighbours in the top layer, have
+/// few entries, and nobody else is at work there. True if it did.
 ///
 /// # Errors
 /// `Corruption`, `Io`, `Poisoned`.

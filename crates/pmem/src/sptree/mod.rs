@@ -3,8 +3,8 @@
 //!
 //! Three layers: `top` says in memory which leaf a key belongs to; `nodes` has for each leaf, in
 //! memory, an optimistic lock and a filter of its keys; `leaf` is the leaf in the region.
-//! docs/formats/sptree.md has the format and the argument about crashes, docs/engines/sptree.md says
-//! when to use it.
+//! docs/formats/sptree.md has the format and the argument about crashes, docs/engines/sptree.md
+//! says when to use it.
 
 mod admin;
 mod check;

@@ -1,9 +1,9 @@
-//! The middle layer (section 4.4.1): a node of one line in memory for each leaf, with its optimistic
-//! lock, where the leaf lies, and a filter of its keys.
+//! The middle layer (section 4.4.1): a node of one line in memory for each leaf, with its
+//! optimistic lock, where the leaf lies, and a filter of its keys.
 //!
-//! Nodes have numbers and are never given back: one that is free is used for another leaf later, and
-//! its version goes on. So a reader may look at any node at any time without a count or an epoch,
-//! and finds out by the version.
+//! Nodes have numbers and are never given back: one that is free is used for another leaf later,
+//! and its version goes on. So a reader may look at any node at any time without a count or an
+//! epoch, and finds out by the version.
 //!
 //! The paper's node has its range of keys; here the top layer's separators are that range, and
 //! coupling (`lock.rs`) finds out if it has changed.
@@ -108,7 +108,7 @@ impl<'n> Node<'n> {
 /// Bits of the filter that a key sets.
 #[inline(always)]
 fn bits_of(hash: u64) -> [u64; 4] {
-    std::array::from_fn(|at| ((hash >> (12 * at)) & 0xFFF) * FILTER_BITS >> 12)
+    std::array::from_fn(|at| (((hash >> (12 * at)) & 0xFFF) * FILTER_BITS) >> 12)
 }
 
 /// All nodes.

@@ -1,9 +1,10 @@
 //! A store is made or opened (section 4.4.6).
 //!
-//! The root page names the first leaf; from there the leaves are linked, each with its lowest key. An
-//! opening walks the links, reads one line a leaf, and makes nodes and top layer of it: the store
-//! serves at once. Each leaf is checked, and its filter made, when it is first touched, by a user or
-//! by background work. Splits and merges change their words together, so there is nothing to repair.
+//! The root page names the first leaf; from there the leaves are linked, each with its lowest key.
+//! An opening walks the links, reads one line a leaf, and makes nodes and top layer of it: the
+//! store serves at once. Each leaf is checked, and its filter made, when it is first touched, by a
+//! user or by background work. Splits and merges change their words together, so there is nothing
+//! to repair.
 
 use super::leaf::{Leaf, is_possible};
 use super::nodes::Nodes;

@@ -23,8 +23,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     switch("sequences", "note the order of a leaf's keys in the leaf when a range has sorted them"),
 ];
 
-/// The part of the memory number that the region may take; the rest is for nodes, the top layer, the
-/// allocator's book and what snapshots keep. Nodes and top layer take some 8 % of the leaves.
+/// The part of the memory number that the region may take; the rest is for nodes, the top layer,
+/// the allocator's book and what snapshots keep. Nodes and top layer take some 8 % of the leaves.
 const REGION_PART: (u64, u64) = (7, 8);
 
 /// What the options say.

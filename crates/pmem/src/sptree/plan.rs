@@ -3,12 +3,12 @@
 //!
 //! 1. A plan stores only where no reader and no later opening looks: in free slots, in objects that
 //!    nothing names, and in the sum that does not hold yet. So it can be given up at any time.
-//! 2. Bitmap and sum of a change of one key lie in one line and are stored together. If a crash leaves
-//!    only one of them, the difference is that of one key, and the next opening finds it
+//! 2. Bitmap and sum of a change of one key lie in one line and are stored together. If a crash
+//!    leaves only one of them, the difference is that of one key, and the next opening finds it
 //!    ([`Leaf::is_explained`]). Everything larger changes all its words by the region's redo.
 //! 3. What a plan needs is allocated before any of its words is stored.
-//! 4. Nobody else writes the leaf from the plan's making to its end: its maker holds the node's lock,
-//!    or the tree's gate alone.
+//! 4. Nobody else writes the leaf from the plan's making to its end: its maker holds the node's
+//!    lock, or the tree's gate alone.
 //! 5. New leaves are found only after the words are durable, the last one first: until all are, the
 //!    keys between belong to a node whose lock is held.
 
@@ -54,7 +54,9 @@ pub(crate) struct Plan {
     /// The next leaf's word, if it changes.
     next: Option<u64>,
     leaves: Vec<NewLeaf>,
-    /// Hashes of the keys that the leaf gets, or of all that it has if `is_split`.
+    /// Hashes of the keys that the leaf gets, or of all that it has if `is_split`. The first needs
+    /// no allocation: most plans have one.
+    hash: Option<u64>,
     hashes: Vec<u64>,
     is_split: bool,
     /// Objects that are free when the plan has happened.
@@ -175,6 +177,7 @@ impl Plan {
             sum: leaf.known_sum(),
             next: None,
             leaves: Vec::new(),
+            hash: None,
             hashes: Vec::new(),
             is_split: false,
             stale: Vec::new(),
@@ -217,7 +220,7 @@ impl Plan {
                 if !writer.insert(&slot) {
                     return Err(Obstacle::NoRoom);
                 }
-                self.hashes.push(change.hash);
+                self.add_hash(change.hash);
             }
             if let Some((at, slot)) = found {
                 writer.remove(at, &slot);
@@ -246,6 +249,13 @@ impl Plan {
         self.made.push(at);
         tree.note_expiry(entry.expires_unix_ms);
         Ok(Slot::beside(key, at, hash))
+    }
+
+    fn add_hash(&mut self, hash: u64) {
+        match self.hash {
+            None => self.hash = Some(hash),
+            Some(_) => self.hashes.push(hash),
+        }
     }
 
     /// Notes what a key was, if a snapshot is held.
@@ -285,7 +295,7 @@ impl Plan {
                 Some(at) => stays |= 1 << at,
                 None => assert!(writer.insert(&item.slot), "there is room for these"),
             }
-            self.hashes.push(item.hash);
+            self.add_hash(item.hash);
         }
         for at in super::leaf::bits(self.old_bitmap & !stays) {
             writer.remove(at, &leaf.slot(at));
@@ -419,7 +429,7 @@ impl Plan {
 
     /// Brings filters before a plan's bits are seen. Only for the holder of the node's lock.
     pub(crate) fn prepare_filter(&self, node: Node<'_>) {
-        self.hashes.iter().for_each(|hash| node.add(*hash));
+        self.hash.iter().chain(&self.hashes).for_each(|hash| node.add(*hash));
     }
 
     /// What is in memory follows: the words are as they should be. The caller still holds the lock;
@@ -432,7 +442,7 @@ impl Plan {
                 tree.top.insert(&leaf.low, leaf.node);
             }
             node.clear_filter();
-            self.hashes.iter().for_each(|hash| node.add(*hash));
+            self.hash.iter().chain(&self.hashes).for_each(|hash| node.add(*hash));
         }
         self.stale
     }

@@ -225,8 +225,8 @@ enum Try {
     Torn(Torn),
 }
 
-/// Appends the value of `key` to `out`, whether it has expired or not: its meta, and where it begins.
-/// A value above a limit is read only if `wants` says so; else the key counts as missing.
+/// Appends the value of `key` to `out`, whether it has expired or not: its meta, and where it
+/// begins. A value above a limit is read only if `wants` says so; else the key counts as missing.
 ///
 /// # Errors
 /// `Corruption`.

@@ -1,7 +1,7 @@
 //! The entries of one leaf in order, copied: what ranges go through (section 4.4.4, scan).
 //!
-//! The order comes from the leaf's sequence array; if that does not hold, the leaf is sorted, and the
-//! order noted for the next range unless a writer has come.
+//! The order comes from the leaf's sequence array; if that does not hold, the leaf is sorted, and
+//! the order noted for the next range unless a writer has come.
 
 use super::check::check_node;
 use super::entry::Torn;

@@ -34,7 +34,7 @@ fn match_words(tags: &[u64; 8], tag: u8) -> u64 {
     for (at, word) in tags.iter().enumerate() {
         let differs = word ^ wanted;
         // The top bit of each byte that is 0, and of no other.
-        let zero = !((differs & LOW) + LOW | differs | LOW);
+        let zero = !(((differs & LOW) + LOW) | differs | LOW);
         let bits = (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         found |= bits << (8 * at);
     }

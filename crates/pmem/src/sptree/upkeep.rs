@@ -1,5 +1,5 @@
-//! Background work, a bounded piece at a time: leaves are checked after an opening, what has expired
-//! is removed, small chunks of the top layer are joined.
+//! Background work, a bounded piece at a time: leaves are checked after an opening, what has
+//! expired is removed, small chunks of the top layer are joined.
 
 use super::check::{check_node, scrub};
 use super::entry::Header;

@@ -1,8 +1,8 @@
 //! Puts and deletes (sections 4.4.2 and 4.4.4), one by one and as batches.
 //!
 //! A write of one key locks its node. A batch of several keys has the tree's gate alone, prepares
-//! each leaf it changes, and then has all words change at once: all of it is there after a crash, or
-//! nothing.
+//! each leaf it changes, and then has all words change at once: all of it is there after a crash,
+//! or nothing.
 
 use super::check::{check_locked, check_node};
 use super::entry::check_sizes;

@@ -1,8 +1,8 @@
 //! The top layer in memory: which leaf a key belongs to.
 //!
-//! The paper takes a radix tree. This is a tree of two levels: chunks of up to 256 separators, and a
-//! root that lists the chunks. Separators are cut to what tells two leaves apart, and compared behind
-//! what they share, eight bytes at a time; so both levels of ten million entries fit into a
+//! The paper takes a radix tree. This is a tree of two levels: chunks of up to 256 separators, and
+//! a root that lists the chunks. Separators are cut to what tells two leaves apart, and compared
+//! behind what they share, eight bytes at a time; so both levels of ten million entries fit into a
 //! processor's second-level cache, and a search touches some six lines.
 //!
 //! 1. Readers lock nothing: the root is a published value, a chunk has an optimistic lock.
@@ -226,8 +226,8 @@ impl Top {
         drop(restructure);
     }
 
-    /// The leaf at `separator` is one with that before it. The caller holds the locks of both nodes,
-    /// which [`Top::neighbours`] found in one chunk; false if they are not any more.
+    /// The leaf at `separator` is one with that before it. The caller holds the locks of both
+    /// nodes, which [`Top::neighbours`] found in one chunk; false if they are not any more.
     pub(crate) fn remove(&self, separator: &[u8], left: u32, right: u32) -> bool {
         let chunk = self.lock_chunk(separator);
         let place = chunk.place(separator, Seek::At);
@@ -327,7 +327,7 @@ impl Top {
     pub(crate) fn near(&self, share: u32) -> (Vec<u8>, usize) {
         self.root.read(|root| {
             let leaves: usize = root.chunks.iter().map(|chunk| chunk.len()).sum();
-            let mut place = (leaves as u64 * u64::from(share) >> 32) as usize;
+            let mut place = ((leaves as u64 * u64::from(share)) >> 32) as usize;
             for chunk in &root.chunks {
                 if place < chunk.len() {
                     let whole = chunk.whole();

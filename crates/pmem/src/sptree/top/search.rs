@@ -1,8 +1,8 @@
 //! Search among separators: the lowest keys of leaves, or of chunks of them.
 //!
-//! Separators in order share a *prefix*; of what follows, each has its first eight bytes as a number
-//! (its *window*) where a search looks first. Separator 0 is at or below every key that is looked
-//! for, so it is never compared and need not have the prefix.
+//! Separators in order share a *prefix*; of what follows, each has its first eight bytes as a
+//! number (its *window*) where a search looks first. Separator 0 is at or below every key that is
+//! looked for, so it is never compared and need not have the prefix.
 
 use super::super::layout::head;
 use std::cmp::Ordering;

@@ -266,8 +266,11 @@ fn loop_until_full(tree: &Tree, value: impl Fn(u64) -> Vec<u8>) -> (u64, silica_
     unreachable!("a region is full at last")
 }
 
+/// Keys and values.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A settled store with entries of all kinds.
-fn settled() -> (TreeHarness, Vec<(Vec<u8>, Vec<u8>)>) {
+fn settled() -> (TreeHarness, Entries) {
     let mut harness = TreeHarness::new(512 << 10);
     let tree = harness.open().expect("it opens");
     let mut entries = Vec::new();
