@@ -47,17 +47,24 @@ fn a_description_gets_an_engine_with_reasons_and_apply_moves_to_it() {
 #[test]
 fn a_cache_with_flash_of_a_size_is_told_what_flash_would_do() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
+    // Words alone: there is no store.
+    let asked = |words: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_silica"));
+        command.args(["tune", "--describe", words]).args(more).env_remove("RUST_LOG");
+        String::from_utf8(command.current_dir(&directory).output().unwrap().stdout).unwrap()
+    };
+    let json = |words: &str| -> Value {
+        serde_json::from_str(&asked(words, &["--json"])).expect("an object")
+    };
     let words = "keys=50M value=300 gets=90 puts=10 zipf=0.9 memory=1GiB rate=5000 cache";
-    assert_eq!(json(&["tune", "--describe", words], path)["flash_cache"], Value::Null);
+    assert_eq!(json(words)["flash_cache"], Value::Null);
     let with_flash = format!("{words} flash=8GiB");
-    let found = &json(&["tune", "--describe", &with_flash], path)["flash_cache"];
+    let found = &json(&with_flash)["flash_cache"];
     assert_eq!(found["is_better"], true, "{found}");
     let number = |name: &str| found[name].as_f64().unwrap();
     assert!(number("hit_ratio") > number("hit_ratio_in_memory") + 0.1, "{found}");
     assert!(number("life_years") > 0.0 && number("write_amplification") > 1.0, "{found}");
-    let text = silica(&["tune", "--describe", &with_flash], path).stdout;
-    let text = String::from_utf8(text).unwrap();
+    let text = asked(&with_flash, &[]);
     assert!(text.contains("serve --cache SIZE --flash DIR --flash-size 8589934592"), "{text}");
 }
 

@@ -253,8 +253,8 @@ fn found(load: &FlashLoad, group: &Group, drops: f64, slab_entries: f64) -> f64 
     arrives * there / (arrives * there + 1.0)
 }
 
-/// Share of entries that are not overwritten at `rate` until their slab, which took `fill` requests
-/// to be filled, is of this age.
+/// Share of entries that are not overwritten at `rate` until their slab, which took `fill`
+/// requests to be filled, is of this age.
 fn stays(rate: f64, age: f64, fill: f64) -> f64 {
     let times = rate * fill;
     let within = if times < 1e-9 { 1.0 } else { -(-times).exp_m1() / times };

@@ -1,8 +1,8 @@
 //! A cache on flash, beside the engines of keyspaces.
 //!
 //! The engine `dida` is behind a server's cache (`silica serve --cache SIZE --flash DIR`), not in a
-//! keyspace of a store. So it is no candidate of [`recommend`](super::recommend): what is said of it
-//! stands beside the recommendation.
+//! keyspace of a store. So it is no candidate of [`recommend`](super::recommend): what is said of
+//! it stands beside the recommendation.
 
 use silica_base::Result;
 
@@ -14,7 +14,7 @@ use super::Needs;
 /// Bytes of a block, as many as make so many blocks, within these limits (`silica serve --flash`).
 const BLOCKS_USUAL: f64 = 1024.0;
 const BLOCK_BYTES: (f64, f64) = ((2 << 20) as f64, (8 << 20) as f64);
-/// Bytes of an entry in memory beside key and value ([mica], docs/engines/mica.md).
+/// Bytes of an entry in memory beside key and value (docs/engines/mica.md).
 const MEMORY_OVERHEAD_BYTES: f64 = 24.0;
 /// Bytes of the index for each entry on flash.
 const INDEX_BYTES: f64 = 12.0;
@@ -49,8 +49,8 @@ impl FlashAdvice {
     }
 }
 
-/// What a cache on flash would do with a workload; `None` if it is no cache, needs an order of keys,
-/// or nobody said how large the flash is. Misses are put, as in a cache before a database.
+/// What a cache on flash would do with a workload; `None` if it is no cache, needs an order of
+/// keys, or nobody said how large the flash is. Misses are put, as in a cache before a database.
 ///
 /// # Errors
 /// Those of the popularity and of the model.

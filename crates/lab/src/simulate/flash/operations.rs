@@ -77,8 +77,8 @@ impl Operations {
     /// Requests for a share `scale` of the keys of `workload`; `count` of them may be drawn.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](silica_base::ErrorKind::Config) for scans, which no cache on flash has,
-    /// too many keys, and items of more than 1 MiB.
+    /// [`ErrorKind::Config`](silica_base::ErrorKind::Config) for scans, which no cache on flash
+    /// has, too many keys, and items of more than 1 MiB.
     pub fn drawn(workload: &Workload, scale: f64, count: u64, seed: u64) -> Result<Self> {
         let mix = workload.mix.normalised();
         if mix.scans > 0.0 {
@@ -134,8 +134,8 @@ impl Operations {
     /// that are never put have values of `value_bytes`, or of the mean of all puts.
     ///
     /// # Errors
-    /// Those of the trace's lines; [`ErrorKind::Config`](silica_base::ErrorKind::Config) for a trace
-    /// without operations, and one without puts if there is no `value_bytes`.
+    /// Those of the trace's lines; [`ErrorKind::Config`](silica_base::ErrorKind::Config) for a
+    /// trace without operations, and one without puts if there is no `value_bytes`.
     pub fn recorded<R: BufRead>(
         trace: &mut TraceReader<R>,
         value_bytes: Option<u64>,

@@ -60,8 +60,8 @@ impl Counted {
     }
 
     /// Years until blocks that bear `endurance` erases are worn, if all are erased as often as the
-    /// mean of them; `None` without a rate, and if nothing was written. [`Counted::erases`] says how
-    /// far blocks are apart.
+    /// mean of them; `None` without a rate, and if nothing was written. [`Counted::erases`] says
+    /// how far blocks are apart.
     pub fn years(&self, endurance: u32) -> Option<f64> {
         let writes = self.drive_writes_per_day().filter(|writes| *writes > 0.0)?;
         Some(f64::from(endurance) / writes / 365.25)

@@ -64,8 +64,8 @@ impl Scheme {
         named.map_or("", |(name, _)| name)
     }
 
-    /// An empty cache for keys below `keys`, of which requests come `interval_ns` apart on the whole
-    /// drive; `None` for as quickly as the host asks.
+    /// An empty cache for keys below `keys`, of which requests come `interval_ns` apart on the
+    /// whole drive; `None` for as quickly as the host asks.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](silica_base::ErrorKind::Config) for flash that is too small for the
