@@ -128,7 +128,8 @@ impl<R: Region> Space<R> {
         Ok(Opened { space, is_new: false, was_settled, is_doubtful: lost })
     }
 
-    /// Notes all spans and free pages. What of the spans is in use has to be marked.
+    /// Notes all spans and free pages. What of the spans is in use has to be marked. Free pages
+    /// may be holes of the file: their space is reserved before they are used.
     fn read_spans(&self, extents: &[Extent]) -> Result<()> {
         let mut book = self.book();
         for extent in extents {
@@ -148,7 +149,7 @@ impl<R: Region> Space<R> {
                     Error::corruption(&self.name, at, "a span's descriptor is damaged")
                 })?;
                 if page > free {
-                    book.add_free(free, page - free, false);
+                    book.add_free(free, page - free, true);
                 }
                 book.add_span(page, held, pages, true);
                 book.is_marking = true;
@@ -156,7 +157,7 @@ impl<R: Region> Space<R> {
                 free = page;
             }
             if page > free {
-                book.add_free(free, page - free, false);
+                book.add_free(free, page - free, true);
             }
         }
         Ok(())
