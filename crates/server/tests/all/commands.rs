@@ -155,8 +155,8 @@ fn what_commands_tell() {
 #[test]
 fn what_writes_survive() {
     on_both(
-        "WAIT 0 0 -> 0
-         WAIT 1 100 -> 0
+        "WAIT 0 0 -> :0
+         WAIT 1 100 -> :0
          WAIT x 100 -> -ERR value is not an integer or out of range
          WAIT 1 -1 -> -ERR timeout is negative
          WAITAOF 2 0 0 -> -ERR value is out of range, value must between 0 and 1

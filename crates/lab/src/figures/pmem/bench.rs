@@ -89,9 +89,19 @@ impl<E: Engine> Bench<E> {
     pub(super) fn media(
         &self,
         count: u64,
+        call: impl FnMut(u64) -> Result<()>,
+    ) -> Result<(f64, f64)> {
+        self.media_behind(CACHE_BYTES, count, call)
+    }
+
+    /// The same behind a processor's cache of another size.
+    pub(super) fn media_behind(
+        &self,
+        cache_bytes: u64,
+        count: u64,
         mut call: impl FnMut(u64) -> Result<()>,
     ) -> Result<(f64, f64)> {
-        self.region.count_media(CACHE_BYTES);
+        self.region.count_media(cache_bytes);
         for n in 0..count {
             call(n)?;
             if n % 4096 == 4095 {
