@@ -94,7 +94,7 @@ impl<E: Engine> Bench<E> {
         self.media_behind(CACHE_BYTES, count, call)
     }
 
-    /// The same behind a processor's cache of another size.
+    /// Media bytes behind a processor's cache of `cache_bytes`, as [`Bench::media`] has them.
     pub(super) fn media_behind(
         &self,
         cache_bytes: u64,
