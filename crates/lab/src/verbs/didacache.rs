@@ -72,7 +72,7 @@ fn draw(rows: &[Row], figures: &[Figure], out: &Path) -> Result<Vec<PathBuf>> {
             let points = of_figure().filter(|row| row.scheme == scheme);
             Series::new(scheme, points.filter_map(|row| Some((number(&row.metric)?, row.value))))
         });
-        let panel = Panel::lines(*title, *x, *y, series.collect());
+        let panel = Panel::lines(title, x, y, series.collect());
         let file = out.join(format!("{name}.svg"));
         charts::draw(&[panel], &file)?;
         files.push(file);

@@ -12,4 +12,5 @@ mod model;
 mod moving;
 mod optimiser;
 mod paper;
+mod pmem;
 mod simulators;

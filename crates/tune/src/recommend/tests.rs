@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Machine, Workload};
+use crate::{Machine, Survival, Workload};
 use silica_engine::OptionValues;
 
 const CANDIDATES: [Candidate; 3] = [
@@ -28,6 +28,37 @@ impl Asked {
     fn engine(&self) -> &'static str {
         recommend(&self.question()).unwrap().choice.engine
     }
+}
+
+#[test]
+fn engines_in_mapped_memory_are_for_memory_that_outlives_the_process() {
+    let all = [
+        Candidate { engine: "wip", options: silica_wip::OPTIONS },
+        Candidate { engine: "turbo", options: silica_pmem::turbo::OPTIONS },
+        Candidate { engine: "sptree", options: silica_pmem::sptree::OPTIONS },
+    ];
+    let ask = |words: &str, survival: Survival| {
+        let mut asked = Asked::new(words);
+        asked.machine.survival = survival;
+        let question = Question::new(&asked.workload, &asked.machine, asked.needs, &all);
+        let found = recommend(&question).unwrap();
+        let why = found.excluded.iter().find(|excluded| excluded.engine == "turbo");
+        (found.choice.engine, why.map(|excluded| excluded.why.clone()))
+    };
+    let small = "keys=1M key=8 value=8 uniform gets=50 puts=50 memory=1GiB";
+    assert_eq!(ask(small, Survival::Process), ("turbo", None));
+    let (engine, why) = ask(small, Survival::Disk);
+    assert_eq!(engine, "wip");
+    assert!(why.unwrap().contains("tmpfs"));
+    let synced = "keys=1M key=8 value=8 uniform gets=50 puts=50 synced=1 memory=1GiB";
+    let (engine, why) = ask(synced, Survival::Process);
+    assert_eq!(engine, "wip");
+    assert!(why.unwrap().contains("power cut"));
+    assert_eq!(ask(synced, Survival::Power).0, "turbo");
+    let scans = "keys=1M key=8 value=8 uniform gets=50 scans=50 memory=1GiB";
+    let (engine, why) = ask(scans, Survival::Process);
+    assert_eq!(engine, "sptree");
+    assert!(why.unwrap().contains("order"));
 }
 
 #[test]

@@ -78,8 +78,10 @@ impl<E: Engine> Bench<E> {
         let snapshot = ordered.snapshot()?;
         let mut cursor = snapshot.iterate(&KeyRange::from(self.key(n)))?;
         let mut seen = 0;
-        while seen < entries && cursor.next()? {
+        let mut is_there = cursor.seek_to_first()?;
+        while is_there && seen < entries {
             seen += 1;
+            is_there = cursor.next()?;
         }
         Ok(seen)
     }

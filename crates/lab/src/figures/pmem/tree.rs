@@ -44,9 +44,12 @@ pub(super) fn figure_4_6(setup: &Setup) -> Result<Vec<Row>> {
         let some = keys.min(100_000);
         add("positive read", bench.media(some, |_| bench.get(prng.below(keys)).map(drop))?);
         add("negative read", bench.media(some, |n| bench.get(keys + n).map(drop))?);
-        let ranges = some / 100;
-        let read = |_| bench.range(prng.below(keys), RANGE).map(drop);
-        add("range of 100", bench.media(ranges, read)?);
+        let mut seen = 0;
+        let read = |_| bench.range(prng.below(keys), RANGE).map(|entries| seen += entries);
+        let volume = bench.media(some / 100, read)?;
+        debug_assert!(seen > 0, "ranges found nothing");
+        add("range of 100", volume);
+        add("update", bench.media(some, |n| bench.put(n % keys, 1))?);
     }
     let of = |wanted: &str| inserted.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, w)| *w);
     if let (Some(plain), Some(buffered)) = (of("sptree"), of("sptree-B")) {

@@ -18,11 +18,11 @@ const BUCKET_ENTRIES: f64 = 13.0 * 0.86;
 const GROWTH: f64 = 1.23;
 /// Bytes of a line of the medium.
 const XPLINE_BYTES: f64 = 256.0;
-/// Lines of the medium that an insert writes because tables grow: each growth writes all entries
-/// anew, one line for a bucket of them.
-const GROWTH_LINES: f64 = 1.0 / BUCKET_ENTRIES / 0.5;
+/// Lines of the medium that an insert writes because tables grow: each growth by half writes all
+/// buckets anew, and the last ones are filled by inserts that follow.
+const GROWTH_LINES: f64 = 0.23;
 /// Buckets that a miss looks at on average, over the growth of a table.
-const MISS_BUCKETS: f64 = 1.1;
+const MISS_BUCKETS: f64 = 1.16;
 
 /// Why an engine in a region is no choice here, if it is none.
 fn refuses(work: &Work<'_>, survival: Survival) -> Option<String> {
@@ -52,9 +52,16 @@ fn beside_bytes(work: &Work<'_>) -> f64 {
     (work.workload.entry_bytes() + BESIDE_BYTES) * BESIDE_WASTE
 }
 
-/// Lines of the medium that lie under so many bytes at a random place.
+/// Lines of the medium under so many bytes beside, at a random place. Small objects lie at
+/// multiples of their size, so few of them reach into a second line.
 fn lines(bytes: f64) -> f64 {
-    if bytes == 0.0 { 0.0 } else { 1.0 + (bytes - 1.0) / XPLINE_BYTES }
+    if bytes == 0.0 { 0.0 } else { 1.1 + (bytes - 64.0).max(0.0) / XPLINE_BYTES }
+}
+
+/// Lines of the medium that an insert writes for bytes beside: new objects follow one another, so
+/// the medium's buffer makes whole lines of them.
+fn new_lines(bytes: f64) -> f64 {
+    bytes / XPLINE_BYTES
 }
 
 pub(super) struct Turbo;
@@ -84,7 +91,7 @@ impl Model for Turbo {
             index_bytes_per_key: if beside == 0.0 { slot - SLOT_BYTES } else { slot },
             memory_bytes_min: bytes,
             media: Media {
-                insert: XPLINE_BYTES * (1.0 + GROWTH_LINES + lines(beside)),
+                insert: XPLINE_BYTES * (1.0 + GROWTH_LINES + new_lines(beside)),
                 overwrite: XPLINE_BYTES * (1.0 + lines(beside)),
                 hit: XPLINE_BYTES * (1.0 + lines(beside)),
                 miss: XPLINE_BYTES * MISS_BUCKETS,
@@ -101,10 +108,13 @@ pub(super) struct SpTree;
 const LEAF_ENTRY_BYTES: f64 = 28.0;
 /// Bytes of memory for a key: filter, order, and the share of its leaf's node.
 const MIDDLE_BYTES: f64 = 5.0;
-/// Lines of the medium that splits add to an insert.
-const SPLIT_LINES: f64 = 0.25;
-/// Share of misses that a filter lets through.
-const FILTER_FALSE: f64 = 0.05;
+/// Lines of the medium that an insert writes in a leaf, splits included, and an overwrite; and
+/// those that a get reads: the head of a leaf and a slot are sometimes in one.
+const INSERT_LINES: f64 = 1.93;
+const OVERWRITE_LINES: f64 = 1.88;
+const HIT_LINES: f64 = 1.76;
+/// Share of misses that a filter lets through, which read the head of a leaf.
+const FILTER_FALSE: f64 = 0.02;
 
 impl Model for SpTree {
     fn engine(&self) -> &'static str {
@@ -130,10 +140,10 @@ impl Model for SpTree {
             index_bytes_per_key: LEAF_ENTRY_BYTES + MIDDLE_BYTES - SLOT_BYTES,
             memory_bytes_min: bytes,
             media: Media {
-                insert: XPLINE_BYTES * (2.0 + SPLIT_LINES + lines(beside)),
-                overwrite: XPLINE_BYTES * (2.0 + lines(beside)),
-                hit: XPLINE_BYTES * (2.0 + lines(beside)),
-                miss: XPLINE_BYTES * 2.0 * FILTER_FALSE,
+                insert: XPLINE_BYTES * (INSERT_LINES + new_lines(beside)),
+                overwrite: XPLINE_BYTES * (OVERWRITE_LINES + lines(beside)),
+                hit: XPLINE_BYTES * (HIT_LINES + lines(beside)),
+                miss: XPLINE_BYTES * FILTER_FALSE,
             },
             processor: calibration.sptree.among(work.keys, 0.0),
             ..Cost::default()
