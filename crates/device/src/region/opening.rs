@@ -32,7 +32,7 @@ pub struct RegionOptions {
     /// kernel refuses. They cost no memory.
     pub address_bytes: u64,
     /// Take space for holes that the file has when it is opened. Without it, an owner who
-    /// releases space calls [`Region::reserve`] before it stores there again.
+    /// releases space calls [`super::Region::reserve`] before it stores there again.
     pub fills_holes: bool,
 }
 
