@@ -171,7 +171,7 @@ fn what_writes_survive() {
         assert!(info.contains(&format!("\r\ndurability_class:{class}\r\n")), "{info}");
         let answer = client.ask("WAITAOF 1 0 0");
         match may_wait {
-            true => assert_eq!(answer, "[1 0]"),
+            true => assert_eq!(answer, "[:1 :0]"),
             false => assert!(answer.contains("does not survive a power cut"), "{answer}"),
         }
         server.stop();
