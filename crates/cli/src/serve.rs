@@ -52,6 +52,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
+    check_durability(&keyspace)?;
     let config = Config { durability: keyspace.durability(), ..config };
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
@@ -182,6 +183,23 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
+}
+
+/// Refuses to serve what every write would be refused by.
+fn check_durability(keyspace: &silica::Keyspace) -> Result<()> {
+    let descriptor = keyspace.engine().descriptor();
+    let usual = descriptor.capabilities.usual_durability();
+    if keyspace.durability() == silica::Durability::Synced && usual == silica::Durability::Buffered
+    {
+        let message = format!(
+            "--durability synced: a write to engine {} here survives the process and no power \
+             cut; leave --durability out, or serve a directory on persistent memory or with \
+             engine wip or silt",
+            descriptor.name
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(())
 }
 
 fn durability_words(durability: silica::Durability) -> &'static str {

@@ -77,6 +77,20 @@ fn refused(path: &Path, options: &[&str]) -> String {
 }
 
 #[test]
+fn what_no_write_could_survive_is_refused_at_the_start() {
+    let dir = scratch("serve-synced");
+    let at = dir.join("store");
+    if silica_device::region::class_of(&dir).unwrap().survives_power_cut() {
+        return println!("skipped: this directory is on persistent memory");
+    }
+    let mut command = silica(&["serve", arg(&at), "--engine", "turbo", "--durability", "synced"]);
+    let output = command.args(["--listen", "127.0.0.1:0"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("leave --durability out"), "{text}");
+}
+
+#[test]
 fn bad_options_are_refused_by_name() {
     let dir = scratch("serve-bad-options");
     let few = refused(&dir.join("few"), &["--set", "runs_max=1"]);
