@@ -30,8 +30,16 @@ pub use open::{Opened, Settings};
 pub use redo::Change;
 
 use self::book::Book;
-use silica_device::region::Region;
+use silica_device::region::{Region, RegionClass};
+use silica_engine::Metric;
 use std::sync::{Mutex, MutexGuard};
+
+/// What both engines say of [`Space::durability_class`].
+pub(crate) const DURABILITY_CLASS: Metric = Metric::gauge(
+    "durability_class",
+    "what the region survives: 2 a power cut, 1 the process, 0 the process, and the machine's stop \
+     after a clean close only",
+);
 
 /// A region, its allocator, and its changes of several words.
 pub struct Space<R> {
@@ -56,6 +64,15 @@ impl<R: Region> Space<R> {
     /// The store's number, with which checksums in the region begin.
     pub fn store(&self) -> u64 {
         self.store
+    }
+
+    /// The number of the region's class as metrics show it, `durability_class` of both engines.
+    pub fn durability_class(&self) -> u8 {
+        match self.region.class() {
+            RegionClass::Lines => 2,
+            RegionClass::Process => 1,
+            RegionClass::Pages => 0,
+        }
     }
 
     /// The region's name, for messages.

@@ -2,15 +2,16 @@
 
 use super::counts::Counts;
 use super::tree::SpTree;
+use crate::space::DURABILITY_CLASS;
 use silica_base::Striped;
-use silica_device::region::{Region, RegionClass};
+use silica_device::region::Region;
 use silica_engine::{Metric, MetricVisitor};
 
 /// What a store of `sptree` counts that no other engine does.
 pub const METRICS: &[Metric] = &[
     Metric::gauge("region_bytes", "bytes of the region"),
     Metric::gauge("region_live_bytes", "bytes of leaves and entries in the region"),
-    Metric::gauge("durability_class", "what a write survives: 2 a power cut, 1 the process"),
+    DURABILITY_CLASS,
     Metric::gauge("leaves", "leaves"),
     Metric::gauge("leaves_unchecked", "leaves that were not checked since the opening"),
     Metric::gauge("history_bytes", "memory of what keys were for snapshots that are held"),
@@ -25,10 +26,6 @@ pub const METRICS: &[Metric] = &[
 pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisitor) {
     let counts: &Striped<Counts> = &tree.counts;
     let space = &tree.space;
-    let class = match space.region().class() {
-        RegionClass::Process => 1.0,
-        class => 1.0 + f64::from(u8::from(class.survives_power_cut())),
-    };
     let entries = tree.entries();
     let index = tree.index_bytes();
     let values: [(&'static str, f64); 24] = [
@@ -51,7 +48,7 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
         ("disk_bytes", space.region().len() as f64),
         ("region_live_bytes", space.live_bytes() as f64),
         ("live_bytes", space.live_bytes() as f64),
-        ("durability_class", class),
+        ("durability_class", f64::from(space.durability_class())),
         ("leaves", tree.top.leaves() as f64),
         ("leaves_unchecked", tree.unchecked() as f64),
         ("history_bytes", tree.history.bytes() as f64),

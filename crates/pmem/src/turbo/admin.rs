@@ -4,7 +4,7 @@ use super::bucket::{FILLED_SLOTS, SLOTS};
 use super::shards::Buckets;
 use super::store::{Tally, Turbo};
 use silica_base::Result;
-use silica_device::region::{Region, RegionClass};
+use silica_device::region::Region;
 use silica_engine::{Admin, Checkpoint, Count, Durability, MetricVisitor, Scan};
 use std::sync::atomic::Ordering;
 
@@ -28,11 +28,6 @@ impl<R: Region> Turbo<R> {
         let region_bytes = self.region().len();
         let managing = self.managing_bytes();
         let rebuilt = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let class = match self.region().class() {
-            RegionClass::Lines => 2,
-            RegionClass::Process => 1,
-            RegionClass::Pages => 0,
-        };
         let counts = &self.counts;
         for (name, value) in [
             ("gets", counts.sum(|c| &c.gets)),
@@ -46,7 +41,7 @@ impl<R: Region> Turbo<R> {
             ("live_bytes", live),
             ("disk_bytes", region_bytes),
             ("memory_budget_bytes", self.memory_bytes.load(Ordering::Relaxed)),
-            ("durability_class", class),
+            ("durability_class", u64::from(self.space.durability_class())),
             ("shards", self.shards.len() as u64),
             ("shards_unchecked", self.unchecked.load(Ordering::Relaxed) as u64),
             ("buckets", buckets),

@@ -1,5 +1,6 @@
 //! Options and metrics.
 
+use crate::space::DURABILITY_CLASS;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::OptionKind::{Count, Size};
 use silica_engine::{Metric, OptionKind, OptionSpec, OptionValues};
@@ -74,10 +75,7 @@ pub(super) fn region_limit(memory_bytes: u64, shard_bytes: u64) -> Result<u64> {
 
 /// What `turbo` counts that no other engine does.
 pub const METRICS: &[Metric] = &[
-    Metric::gauge(
-        "durability_class",
-        "what the region survives: 2 a power cut, 1 the process, 0 neither surely",
-    ),
+    DURABILITY_CLASS,
     Metric::gauge("shards", "divisions of the hash space"),
     Metric::gauge("shards_unchecked", "shards that were not looked at since the opening"),
     Metric::gauge("buckets", "buckets of 256 bytes"),

@@ -250,7 +250,7 @@ impl State {
         self.holes.retain(|page, _| page * PAGE_WORDS < words);
     }
 
-    /// Makes whole pages zero, for now; their old bytes may come back.
+    /// Makes whole pages zero. A power cut may bring their old bytes back.
     pub(super) fn release(&mut self, pages: Range<usize>) {
         for page in pages {
             let words = page_words(page, self.memory.len());
