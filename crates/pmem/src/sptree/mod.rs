@@ -7,6 +7,10 @@
 //! says when to use it.
 
 mod admin;
+mod apply;
+mod buffered;
+mod buffers;
+mod change;
 mod check;
 mod counts;
 mod engine;
@@ -15,6 +19,7 @@ mod history;
 mod layout;
 mod leaf;
 mod lock;
+mod log;
 mod merge;
 mod metrics;
 mod nodes;
@@ -23,6 +28,7 @@ mod options;
 mod ordered;
 mod plan;
 mod read;
+mod replay;
 mod run;
 mod snapshot;
 mod sync;

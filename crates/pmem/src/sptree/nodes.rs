@@ -8,7 +8,7 @@
 //! The paper's node has its range of keys; here the top layer's separators are that range, and
 //! coupling (`lock.rs`) finds out if it has changed.
 
-use super::layout::OFFSET_MASK;
+use super::layout::LEAF_ALIGNMENT;
 use super::lock::{begin_read, try_lock};
 use super::sync::{AtomicU64, Backoff, Ordering};
 use silica_base::{HugeVec, prefetch};
@@ -32,6 +32,10 @@ const FILTER_BITS: u64 = 6 * 64;
 
 /// The leaf was not checked since the opening, and its filter is empty.
 const IS_UNCHECKED: u64 = 1 << 63;
+/// Bits of a leaf's place in its word; behind them is the number of the leaf's write buffer.
+const PLACE_BITS: u32 = 40;
+/// Bits of a buffer's number.
+pub(crate) const BUFFER_BITS: u32 = 23;
 
 /// A node.
 #[derive(Clone, Copy)]
@@ -46,7 +50,21 @@ impl<'n> Node<'n> {
     /// Where the leaf lies.
     #[inline(always)]
     pub(crate) fn leaf(self) -> u64 {
-        self.0[LEAF].load(Ordering::Relaxed) & OFFSET_MASK
+        (self.0[LEAF].load(Ordering::Relaxed) & ((1 << PLACE_BITS) - 1)) * LEAF_ALIGNMENT
+    }
+
+    /// The number of the leaf's write buffer, 0 if it has none.
+    #[inline(always)]
+    pub(crate) fn buffer(self) -> u32 {
+        (self.0[LEAF].load(Ordering::Relaxed) << 1 >> (PLACE_BITS + 1)) as u32
+    }
+
+    /// Only for the holder of the lock.
+    pub(crate) fn set_buffer(self, number: u32) {
+        debug_assert!(number < 1 << BUFFER_BITS);
+        let word = self.0[LEAF].load(Ordering::Relaxed);
+        let others = word & (IS_UNCHECKED | ((1 << PLACE_BITS) - 1));
+        self.0[LEAF].store(others | u64::from(number) << PLACE_BITS, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -54,10 +72,16 @@ impl<'n> Node<'n> {
         self.0[LEAF].load(Ordering::Relaxed) & IS_UNCHECKED != 0
     }
 
-    /// Only for the holder of the lock.
+    /// Where the leaf lies from here on; it has no buffer. Only for the holder of the lock.
     pub(crate) fn set_leaf(self, leaf: u64, is_unchecked: bool) {
         let flag = if is_unchecked { IS_UNCHECKED } else { 0 };
-        self.0[LEAF].store(leaf | flag, Ordering::Relaxed);
+        self.0[LEAF].store(leaf / LEAF_ALIGNMENT | flag, Ordering::Relaxed);
+    }
+
+    /// The leaf was checked. Only for the holder of the lock.
+    pub(crate) fn set_checked(self) {
+        let word = self.0[LEAF].load(Ordering::Relaxed);
+        self.0[LEAF].store(word & !IS_UNCHECKED, Ordering::Relaxed);
     }
 
     /// True if a key with this hash may be in the leaf.
@@ -165,9 +189,14 @@ impl Nodes {
         self.free.lock().expect("no panic while locked").push(number);
     }
 
+    /// Nodes ever made.
+    pub(crate) fn made(&self) -> u32 {
+        self.made.load(Ordering::Relaxed)
+    }
+
     /// Bytes of memory of all nodes ever made.
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.made.load(Ordering::Relaxed)) * size_of::<Words>() as u64
+        u64::from(self.made()) * size_of::<Words>() as u64
     }
 }
 

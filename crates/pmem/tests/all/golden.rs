@@ -5,7 +5,7 @@
 //! are not zero, each behind its number (4 bytes, little-endian).
 
 use silica_base::{HashSeed, ManualClock};
-use silica_device::region::{Region, RegionClass, Regions};
+use silica_device::region::{Region, RegionClass};
 use silica_device::sim::{SimRegion, SimRegions};
 use silica_engine::{
     Admin, Durability, Engine, EngineExt, Environment, OptionValues, Scan, WriteBatch,
@@ -123,7 +123,9 @@ fn turbo(place: &SimRegions) -> Turbo<SimRegion> {
 
 fn sptree(place: &SimRegions, more: &[(&str, u64)]) -> SpTree<SimRegion> {
     let mut options = options();
-    more.iter().for_each(|(name, value)| drop(options.set(name, *value)));
+    for (name, value) in more {
+        options.set(name, *value);
+    }
     SpTree::open_on(place, &options, &environment()).expect("it opens")
 }
 

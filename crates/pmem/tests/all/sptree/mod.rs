@@ -1,5 +1,6 @@
 //! SPTree on simulated regions.
 
+mod buffers;
 mod conformance;
 mod crash;
 mod harness;
