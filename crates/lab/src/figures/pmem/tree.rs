@@ -15,7 +15,7 @@ const RANGE: usize = 100;
 const SCHEMES: [(&str, &[(&str, u64)]); 3] = [
     ("sptree", &[]),
     ("sptree without filters", &[("filters", 0)]),
-    ("sptree-B", &[("write_buffers", 100)]),
+    ("sptree-B", &[("buffers", 100)]),
 ];
 
 /// Media bytes of each operation.
