@@ -3,6 +3,7 @@
 use super::change::Change;
 use super::nodes::Node;
 use super::plan::Plan;
+use super::plan::rewrite::{Rewritten, rewrite};
 use super::tree::{Locked, SpTree};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::Region;
@@ -27,6 +28,23 @@ pub(crate) fn apply<R: Region>(
     changes: &[Change<'_>],
 ) -> Result<Applied> {
     let node = locked.node;
+    if tree.config.merges_out_of_place
+        && let Some(Rewritten { leaves_few, stale }) = rewrite(tree, locked, changes)?
+    {
+        return Ok(Applied { leaves_few, stale });
+    }
+    apply_in_place(tree, node, changes)
+}
+
+/// As [`apply`], in the leaf where it lies: for whoever has the lock of the leaf before, too.
+///
+/// # Errors
+/// As for [`apply`].
+pub(crate) fn apply_in_place<R: Region>(
+    tree: &SpTree<R>,
+    node: Node<'_>,
+    changes: &[Change<'_>],
+) -> Result<Applied> {
     let mut plan = Plan::prepare(tree, node, changes)?;
     // A delete of a missing key is a write, too.
     if !plan.notes.is_empty()

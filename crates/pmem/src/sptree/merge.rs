@@ -4,7 +4,7 @@
 //! of the leaf behind it change together, and no crash leaves a leaf that would have to be
 //! repaired.
 
-use super::apply::apply;
+use super::apply::apply_in_place;
 use super::buffered::detach;
 use super::check::check_locked;
 use super::layout::{BITMAP, NEXT, SUM, checked, sum_word};
@@ -48,8 +48,8 @@ pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<boo
     if both + added(&left) + added(&right) > MERGED_MAX {
         return Ok(false);
     }
-    let mut stale = apply(tree, &left, &[])?.stale;
-    stale.extend(apply(tree, &right, &[])?.stale);
+    let mut stale = apply_in_place(tree, left.node, &[])?.stale;
+    stale.extend(apply_in_place(tree, right.node, &[])?.stale);
     let both = into.bitmap().count_ones() + from.bitmap().count_ones();
     // A leaf that would have had too many entries with those of its buffer was split.
     if i64::from(both) > MERGED_MAX || tree.top.neighbours(key) != still {

@@ -78,6 +78,13 @@ impl<'n> Node<'n> {
         self.0[LEAF].store(leaf / LEAF_ALIGNMENT | flag, Ordering::Relaxed);
     }
 
+    /// The leaf, which keeps its buffer, lies elsewhere from here on. Only for the holder of the
+    /// lock.
+    pub(crate) fn move_leaf(self, leaf: u64) {
+        let word = self.0[LEAF].load(Ordering::Relaxed) & !((1 << PLACE_BITS) - 1);
+        self.0[LEAF].store(word | leaf / LEAF_ALIGNMENT, Ordering::Relaxed);
+    }
+
     /// The leaf was checked. Only for the holder of the lock.
     pub(crate) fn set_checked(self) {
         let word = self.0[LEAF].load(Ordering::Relaxed);

@@ -12,6 +12,8 @@
 //! 5. New leaves are found only after the words are durable, the last one first: until all are, the
 //!    keys between belong to a node whose lock is held.
 
+pub(crate) mod rewrite;
+
 use super::change::{Before, Change, Gathered, Target, make_slot, note_of};
 use super::entry::Torn;
 use super::history::Kept;
