@@ -1,12 +1,14 @@
 //! Writes that stay in a leaf's buffer and in the log (section 4.4.4, insert, update and delete).
 //!
-//! 1. The holder of a node's lock appends a record, fenced, and then changes the buffer: readers
+//! 1. The holder of a node's lock makes an entry beside the leaf durable, if there is one, appends
+//!    a record, fenced, and then changes the buffer: readers
 //!    see nothing that a power cut could take.
 //! 2. A buffer that is full, has 255 records, or finds no room in the log, goes to the leaf with
 //!    the write that found it so.
 //! 3. A key is in a buffer at most once, and the place knows whether the leaf has the key, so
 //!    entries are counted without a second look.
-//! 4. An object that a place names is the buffer's alone. A place of a deleted key names the leaf's.
+//! 4. An object that a place names is the buffer's alone. A place of a deleted key names the
+//!    leaf's.
 //! 5. A buffer goes back when the log has no record of it that counts.
 
 use super::apply::{Applied, apply, unlock_and_free};
@@ -153,7 +155,13 @@ impl<R: Region> Place<'_, R> {
         let Buffered { slot, is_deleted, is_in_leaf } = place;
         let (leaf, ordinal) = (self.leaf.at, records as u8);
         let record = Record { leaf, mark, ordinal, place: at as u8, is_deleted, is_in_leaf, slot };
-        let appended = self.tree.log.append(&self.tree.space, &record);
+        let space = &self.tree.space;
+        // An entry beside the leaf is durable before the record that names it.
+        let is_ready = match slot.beside_at() {
+            Some(_) if !is_deleted => space.region().fence(),
+            _ => Ok(()),
+        };
+        let appended = is_ready.and_then(|()| self.tree.log.append(space, &record));
         if !appended.map_err(|error| self.tree.poison(error))? {
             return Ok(false);
         }

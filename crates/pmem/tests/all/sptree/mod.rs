@@ -4,4 +4,5 @@ mod buffers;
 mod conformance;
 mod crash;
 mod harness;
+mod images;
 mod threads;
