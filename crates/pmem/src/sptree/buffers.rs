@@ -12,19 +12,16 @@ use super::entry::Torn;
 use super::layout::{Slot, head};
 use super::leaf::{Leaf, bits};
 use super::nodes::BUFFER_BITS;
+use super::pieces::Pieces;
 use super::sync::{AtomicU64, Ordering};
-use silica_base::{HugeVec, prefetch};
 use silica_device::region::Region;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 
 /// Places of a buffer. With twice as many, the bytes written would fall by another quarter, and
 /// memory would rise from a third of the leaves to half of them.
 pub(crate) const PLACES: usize = 16;
 /// Records that a buffer's log has at most: their ordinals have 8 bits.
 pub(crate) const RECORDS_MAX: u32 = 255;
-/// Buffers that memory is taken for at a time.
-const PIECE_BUFFERS: usize = 4 << 10;
-const PIECES: usize = (1 << BUFFER_BITS) / PIECE_BUFFERS;
 /// Bytes of a buffer.
 pub(crate) const BUFFER_BYTES: u64 = size_of::<Words>() as u64;
 
@@ -213,7 +210,7 @@ struct Book {
 
 /// All buffers.
 pub(crate) struct Buffers {
-    pieces: Box<[OnceLock<HugeVec<Words>>]>,
+    pieces: Pieces<Words>,
     book: Mutex<Book>,
     /// Buffers in use.
     count: AtomicU64,
@@ -221,8 +218,11 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub(crate) fn new() -> Self {
-        let pieces = (0..PIECES).map(|_| OnceLock::new()).collect();
-        Buffers { pieces, book: Mutex::default(), count: AtomicU64::new(0) }
+        Buffers {
+            pieces: Pieces::new(BUFFER_BITS),
+            book: Mutex::default(),
+            count: AtomicU64::new(0),
+        }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -232,18 +232,13 @@ impl Buffers {
     /// Buffer `number`, which is not 0 and was made.
     #[inline(always)]
     pub(crate) fn get(&self, number: u32) -> Buffer<'_> {
-        let number = number as usize;
-        let piece = self.pieces[number / PIECE_BUFFERS].get().expect("a buffer that was made");
-        Buffer(&piece[number % PIECE_BUFFERS])
+        Buffer(self.pieces.get(number))
     }
 
     /// Asks the processor for what a search reads first.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        let number = number as usize;
-        if let Some(piece) = self.pieces[number / PIECE_BUFFERS].get() {
-            prefetch(piece, number % PIECE_BUFFERS);
-        }
+        self.pieces.prefetch(number);
     }
 
     /// Buffers in use.
@@ -262,8 +257,7 @@ impl Buffers {
             if number >= 1 << BUFFER_BITS {
                 return None;
             }
-            let piece = &self.pieces[number as usize / PIECE_BUFFERS];
-            piece.get_or_init(|| HugeVec::zeroed(PIECE_BUFFERS));
+            self.pieces.make(number);
             book.made = number;
             Some(number)
         })?;

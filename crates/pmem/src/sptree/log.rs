@@ -145,7 +145,7 @@ impl Log {
     pub(crate) fn open<R: Region>(
         space: &Space<R>,
         region_bytes: u64,
-        leaf_marks: Vec<u32>,
+        leaf_marks: &[u32],
     ) -> Result<Found> {
         let (region, store) = (space.region(), space.store());
         let (mut segments, mut records) = (Segments::default(), Vec::new());
@@ -176,7 +176,11 @@ impl Log {
         let mut numbers: Vec<usize> = (0..segments.all.len()).collect();
         numbers.sort_by_key(|number| segments.all[*number].lap);
         segments.full = numbers.into();
-        let mut marks = leaf_marks;
+        // A store without a log has leaves without marks.
+        let mut marks: Vec<u32> = match segments.all.is_empty() {
+            true => Vec::new(),
+            false => leaf_marks.iter().copied().filter(|mark| *mark != 0).collect(),
+        };
         marks.extend(records.iter().map(|record| record.mark));
         let bytes_max = region_bytes / REGION_SHARE;
         let segment_bytes = (bytes_max / SEGMENTS_MAX as u64 / PAGE_BYTES * PAGE_BYTES)

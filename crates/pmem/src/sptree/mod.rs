@@ -26,6 +26,7 @@ mod nodes;
 mod open;
 mod options;
 mod ordered;
+mod pieces;
 mod plan;
 mod read;
 mod replay;

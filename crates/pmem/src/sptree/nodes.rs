@@ -10,16 +10,12 @@
 
 use super::layout::LEAF_ALIGNMENT;
 use super::lock::{begin_read, try_lock};
+use super::pieces::Pieces;
 use super::sync::{AtomicU64, Backoff, Ordering};
-use silica_base::{HugeVec, prefetch};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, OnceLock};
 
-/// Nodes that memory is taken for at a time: 1 MiB, of which only pages in use are resident.
-const PIECE_NODES: usize = 16 << 10;
-/// Pieces at most: 2^28 leaves hold some 340 GB.
-const PIECES: usize = 1 << 14;
-/// Bits of a node's number.
+/// Bits of a node's number: 2^28 leaves hold some 340 GB.
 pub(crate) const NUMBER_BITS: u32 = 28;
 
 /// Words of a node: lock, leaf, filter.
@@ -144,32 +140,26 @@ fn bits_of(hash: u64) -> [u64; 4] {
 
 /// All nodes.
 pub(crate) struct Nodes {
-    pieces: Box<[OnceLock<HugeVec<Words>>]>,
+    pieces: Pieces<Words>,
     made: AtomicU32,
     free: Mutex<Vec<u32>>,
 }
 
 impl Nodes {
     pub(crate) fn new() -> Self {
-        let pieces = (0..PIECES).map(|_| OnceLock::new()).collect();
-        Nodes { pieces, made: AtomicU32::new(0), free: Mutex::default() }
+        Nodes { pieces: Pieces::new(NUMBER_BITS), made: AtomicU32::new(0), free: Mutex::default() }
     }
 
     /// A node that was made.
     #[inline(always)]
     pub(crate) fn get(&self, number: u32) -> Node<'_> {
-        let number = number as usize;
-        let piece = self.pieces[number / PIECE_NODES].get().expect("a node that was made");
-        Node(&piece[number % PIECE_NODES])
+        Node(self.pieces.get(number))
     }
 
     /// Asks the processor for a node that is looked at soon.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        let number = number as usize;
-        if let Some(piece) = self.pieces[number / PIECE_NODES].get() {
-            prefetch(piece, number % PIECE_NODES);
-        }
+        self.pieces.prefetch(number);
     }
 
     /// A node for the leaf at `leaf`, unlocked, with an empty filter. Nobody finds it yet.
@@ -180,8 +170,10 @@ impl Nodes {
             Some(number) => number,
             None => {
                 let number = self.made.fetch_add(1, Ordering::Relaxed);
-                let piece = self.pieces.get(number as usize / PIECE_NODES)?;
-                piece.get_or_init(|| HugeVec::zeroed(PIECE_NODES));
+                if number >= 1 << NUMBER_BITS {
+                    return None;
+                }
+                self.pieces.make(number);
                 number
             }
         };

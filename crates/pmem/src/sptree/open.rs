@@ -39,7 +39,7 @@ struct Walked {
     leaves: Vec<(Vec<u8>, u32)>,
     entries: u64,
     unchecked: u64,
-    /// Marks of leaves that have one.
+    /// Marks of the leaves.
     marks: Vec<u32>,
 }
 
@@ -75,8 +75,9 @@ impl Parts {
         };
         let marks = std::mem::take(&mut walked.marks);
         let region_bytes = Config::region_bytes(config.memory_bytes);
-        let Found { log, records } = Log::open(space, region_bytes, marks)?;
-        let added = replay(space, &nodes, &buffers, &walked.leaves, records)?;
+        let Found { log, records } = Log::open(space, region_bytes, &marks)?;
+        let leaves = walked.leaves.iter().zip(marks).map(|((_, number), mark)| (*number, mark));
+        let added = replay(space.name(), &nodes, &buffers, leaves, records)?;
         walked.entries = walked.entries.wrapping_add_signed(added);
         Ok(Parts { seed, nodes, buffers, log, walked })
     }
@@ -259,7 +260,7 @@ fn walk<R: Region>(space: &Space<R>, nodes: &Nodes, first: u64) -> Result<Walked
         }
         walked.entries += u64::from(leaf.bitmap().count_ones());
         walked.unchecked += 1;
-        walked.marks.extend((leaf.mark() != 0).then(|| leaf.mark()));
+        walked.marks.push(leaf.mark());
         let node = nodes.make(leaf.at, true).ok_or_else(too_many_leaves)?;
         walked.leaves.push((low, node));
         at = leaf.next().map_err(damaged)?;
