@@ -148,10 +148,21 @@ fn turbo_version_1() {
 
 #[test]
 fn sptree_version_1() {
-    let write = |place: &SimRegions| {
-        let engine = sptree(place, &[]);
-        fill(&engine);
-        engine.close(&mut |_, _| ()).expect("closed");
-    };
-    check(&sptree(&golden("sptree", "sptree-1.bin", Some(&write)), &[]));
+    let place = || golden("sptree", "sptree-1.bin", None);
+    check(&sptree(&place(), &[]));
+    // Write buffers make it one of version 2, which other releases must not take for the first.
+    let place = place();
+    check(&sptree(&place, &[("buffers", 100)]));
+    let version = place.region("sptree").expect("it is there").load(silica_pmem::space::ROOT) >> 32;
+    assert_eq!(version, 2);
+    assert_eq!(contents(&sptree(&place, &[])).len(), entries().len() + 1);
+}
+
+/// The store was left in use, with entries that only its log has.
+#[test]
+fn sptree_version_2() {
+    let write = |place: &SimRegions| fill(&sptree(place, &[("buffers", 100)]));
+    let place = || golden("sptree", "sptree-2.bin", Some(&write));
+    check(&sptree(&place(), &[("buffers", 100)]));
+    check(&sptree(&place(), &[]));
 }
