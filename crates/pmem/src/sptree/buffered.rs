@@ -270,7 +270,7 @@ pub(crate) fn empty_buffer<R: Region>(tree: &SpTree<R>, number: u32) -> Result<(
 /// caller holds no lock of a node.
 ///
 /// # Errors
-/// `Corruption`, `Io`, `Poisoned`.
+/// `Io`, `Poisoned`.
 pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
     let _with_others = tree.gate.read();
     let Some((segment, records)) = tree.log.oldest(&tree.space) else { return Ok(()) };
@@ -278,16 +278,24 @@ pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
         records.iter().map(|record| (record.leaf, record.mark)).collect();
     leaves.sort_unstable();
     leaves.dedup();
+    let mut is_whole = true;
     for (leaf, mark) in leaves {
         match empty_leaf(tree, leaf, mark) {
             Ok(()) => {}
+            // Its records stay until the leaf has room, or is mended.
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Corruption) => {
+                is_whole = false;
+            }
             Err(error) => {
                 tree.log.keep(segment);
-                return if error.kind() == ErrorKind::Full { Ok(()) } else { Err(error) };
+                return Err(error);
             }
         }
     }
-    tree.log.emptied(segment);
+    match is_whole {
+        true => tree.log.emptied(segment),
+        false => tree.log.keep(segment),
+    }
     Ok(())
 }
 

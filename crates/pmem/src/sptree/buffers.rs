@@ -112,9 +112,9 @@ impl Buffer<'_> {
     fn tagged(self, tag: u8) -> u64 {
         const LOW: u64 = 0x0101_0101_0101_0101;
         let of_word = |at: usize| {
-            let differs = self.word(TAGS + at) ^ u64::from(tag) * LOW;
+            let differs = self.word(TAGS + at) ^ (u64::from(tag) * LOW);
             // The top bit of each byte that is 0; a byte of 1 above one of those may have it, too.
-            let zero = differs.wrapping_sub(LOW) & !differs & LOW << 7;
+            let zero = differs.wrapping_sub(LOW) & !differs & (LOW << 7);
             (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
         };
         of_word(0) | of_word(1) << 8

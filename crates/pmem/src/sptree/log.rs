@@ -60,8 +60,8 @@ impl Record {
         let flags = u64::from(self.slot.is_plain)
             | u64::from(self.is_deleted) << 1
             | u64::from(self.is_in_leaf) << 2;
-        let packed = self.leaf / LEAF_ALIGNMENT
-            | u64::from(self.slot.tag) << 40
+        let packed = (self.leaf / LEAF_ALIGNMENT)
+            | (u64::from(self.slot.tag) << 40)
             | flags << 48
             | u64::from(self.place) << 51
             | u64::from(self.ordinal) << 55;
@@ -92,7 +92,7 @@ struct Segment {
 
 impl Segment {
     fn word(&self, store: u64, number: usize) -> u64 {
-        let low = self.at / PAGE_BYTES | self.bytes / PAGE_BYTES << PAGE_BITS;
+        let low = (self.at / PAGE_BYTES) | ((self.bytes / PAGE_BYTES) << PAGE_BITS);
         checked(store, TABLE + 8 * number as u64, low)
     }
 

@@ -71,14 +71,14 @@ impl<'n> Node<'n> {
     /// Where the leaf lies from here on; it has no buffer. Only for the holder of the lock.
     pub(crate) fn set_leaf(self, leaf: u64, is_unchecked: bool) {
         let flag = if is_unchecked { IS_UNCHECKED } else { 0 };
-        self.0[LEAF].store(leaf / LEAF_ALIGNMENT | flag, Ordering::Relaxed);
+        self.0[LEAF].store((leaf / LEAF_ALIGNMENT) | flag, Ordering::Relaxed);
     }
 
     /// The leaf, which keeps its buffer, lies elsewhere from here on. Only for the holder of the
     /// lock.
     pub(crate) fn move_leaf(self, leaf: u64) {
         let word = self.0[LEAF].load(Ordering::Relaxed) & !((1 << PLACE_BITS) - 1);
-        self.0[LEAF].store(word | leaf / LEAF_ALIGNMENT, Ordering::Relaxed);
+        self.0[LEAF].store(word | (leaf / LEAF_ALIGNMENT), Ordering::Relaxed);
     }
 
     /// The leaf was checked. Only for the holder of the lock.

@@ -25,7 +25,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: 0,
         fixed: false,
         tunable: true,
-        doc: "percent of the leaves that may have a write buffer in memory, with a log in the region",
+        doc: "percent of the leaves that may have a write buffer in memory, logged in the region",
     },
     OptionSpec {
         name: "merge",

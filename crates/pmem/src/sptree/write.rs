@@ -156,7 +156,8 @@ fn write_one<R: Region>(
         }
         check_locked(tree, &locked)?;
         let leaves_few = change_one(tree, locked, number, &change)?;
-        if asks(tree, tree.nodes.get(number), version) && evict(tree)? {
+        // Another leaf's damage is no failure of this write: it waits for whoever reads that leaf.
+        if asks(tree, tree.nodes.get(number), version) && evict(tree).unwrap_or(false) {
             tree.counts.add(|counts| &counts.buffer_evictions, 1);
         }
         leaves_few

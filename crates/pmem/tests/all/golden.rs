@@ -34,7 +34,7 @@ fn entries() -> Entries {
             2 => vec![n as u8; 5],
             _ => vec![n as u8; 20 + n as usize],
         };
-        let (expires, user_bits) = (if n % 7 == 0 { EXPIRES_MS } else { 0 }, n as u32 % 3);
+        let (expires, user_bits) = (if n.is_multiple_of(7) { EXPIRES_MS } else { 0 }, n as u32 % 3);
         (key, (value, expires, user_bits))
     };
     (0..90).map(entry).collect()

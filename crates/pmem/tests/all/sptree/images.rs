@@ -114,8 +114,7 @@ fn run(options: &[(&str, u64)], rounds: u64, limit: usize, seed: u64) -> u64 {
             tree.maintain(Budget::of(1 << 20)).expect("maintained");
         }
     }
-    let images = expected.lock().expect("locked").images;
-    images
+    expected.lock().expect("locked").images
 }
 
 #[test]
