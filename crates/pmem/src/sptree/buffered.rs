@@ -17,7 +17,7 @@ use super::change::{Change, Target, make_slot, note_of};
 use super::check::check_locked;
 use super::entry::Torn;
 use super::layout::{Slot, tag_of};
-use super::leaf::Leaf;
+use super::leaf::{Leaf, is_possible};
 use super::lock::{begin_read, try_lock};
 use super::log::Record;
 use super::nodes::Node;
@@ -27,6 +27,8 @@ use silica_device::region::Region;
 
 /// Buffers that are looked at for one with few writes, each time that a leaf asks for one.
 const TURNS: u32 = 32;
+/// Leaves whose first lines are asked for ahead.
+const LEAVES_AHEAD: usize = 8;
 /// A leaf without a buffer asks for one at every eighth write: those with more writes ask more.
 const ASKS_MASK: u64 = 7 << 1;
 
@@ -279,7 +281,10 @@ pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
     leaves.sort_unstable();
     leaves.dedup();
     let mut is_whole = true;
-    for (leaf, mark) in leaves {
+    for (number, (leaf, mark)) in leaves.iter().copied().enumerate() {
+        if let Some((later, _)) = leaves.get(number + LEAVES_AHEAD) {
+            tree.space.region().prefetch(*later);
+        }
         match empty_leaf(tree, leaf, mark) {
             Ok(()) => {}
             // Its records stay until the leaf has room, or is mended.
@@ -301,6 +306,11 @@ pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
 
 /// The buffer of the leaf at `at` goes to the leaf, if the leaf is there and has this mark.
 fn empty_leaf<R: Region>(tree: &SpTree<R>, at: u64, mark: u32) -> Result<()> {
+    // Most records of the oldest segment do not count any more: this costs them one line. The
+    // region may have become shorter than where their leaves lay.
+    if !is_possible(tree.space.region(), at) || tree.leaf(at).mark() != mark {
+        return Ok(());
+    }
     // What lies there may be no leaf any more: then no node that is found says that it is.
     let Ok((low, _)) = tree.leaf(at).low() else { return Ok(()) };
     let is_it = |node: Node<'_>| {

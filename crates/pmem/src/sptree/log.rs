@@ -121,7 +121,32 @@ struct Segments {
 pub(crate) struct Found {
     pub(crate) log: Log,
     /// Every whole record, in no order.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<Key>,
+}
+
+/// What a record is about, and where it is: two million of them are sorted as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(u128);
+
+impl Key {
+    fn new(record: &Record, segment: usize, at: u64) -> Key {
+        let leaf = u128::from(record.leaf / LEAF_ALIGNMENT) << 72;
+        let of_leaf = u128::from(record.mark) << 40 | u128::from(record.ordinal) << 32;
+        Key(leaf | of_leaf | (segment as u128) << 24 | u128::from(at / RECORD_BYTES))
+    }
+
+    /// Leaf and mark, by which keys are ordered before anything else.
+    pub(crate) fn leaf(self) -> (u64, u32) {
+        ((self.0 >> 72) as u64 * LEAF_ALIGNMENT, self.mark())
+    }
+
+    fn mark(self) -> u32 {
+        (self.0 >> 40) as u32
+    }
+
+    pub(crate) fn ordinal(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
 }
 
 /// The log.
@@ -166,7 +191,8 @@ impl Log {
             let lap = unchecked(store, start, region.load(start)).unwrap_or(0);
             let segment = Segment { at: start, bytes, lap };
             segments.lap = segments.lap.max(lap);
-            records.extend(read(region, store, &segment));
+            let key = |(at, record): (u64, Record)| Key::new(&record, number, at - start);
+            records.extend(read(region, store, &segment).map(key));
             segments.all.push(segment);
         }
         if space.is_marking() {
@@ -181,7 +207,7 @@ impl Log {
             true => Vec::new(),
             false => leaf_marks.iter().copied().filter(|mark| *mark != 0).collect(),
         };
-        marks.extend(records.iter().map(|record| record.mark));
+        marks.extend(records.iter().map(|record: &Key| record.mark()));
         let bytes_max = region_bytes / REGION_SHARE;
         let segment_bytes = (bytes_max / SEGMENTS_MAX as u64 / PAGE_BYTES * PAGE_BYTES)
             .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
@@ -317,7 +343,15 @@ impl Log {
             let number = segments.full.pop_front()?;
             (number, segments.all[number])
         };
-        Some((number, read(space.region(), space.store(), &segment).collect()))
+        let records = read(space.region(), space.store(), &segment).map(|(_, record)| record);
+        Some((number, records.collect()))
+    }
+
+    /// The record of a key that an opening has found.
+    pub(crate) fn record<R: Region>(&self, region: &R, key: Key) -> Record {
+        let at = self.segments().all[(key.0 >> 24) as usize & 0xFF].at
+            + (key.0 as u64 & 0xFF_FFFF) * RECORD_BYTES;
+        words_of(region, at).1
     }
 
     /// No record of the segment counts any more.
@@ -367,24 +401,40 @@ fn damaged(name: &str, at: u64) -> Error {
     Error::corruption(name, at, "the list of the log's segments is damaged: restore a backup")
 }
 
-/// Whole records of a segment. A record that a power cut left torn was never acknowledged.
+/// The check in a record, and the record.
+fn words_of<R: Region>(region: &R, at: u64) -> (u32, Record) {
+    let mut words: [u64; 4] = std::array::from_fn(|word| region.word(at + 8 * word as u64));
+    let sum = mark_of(words[0]);
+    words[0] &= 0xFFFF_FFFF;
+    (sum, Record::of_words(words))
+}
+
+/// Whole records of a segment, and where they lie. A record that a power cut left torn was never acknowledged.
 fn read<'r, R: Region>(
     region: &'r R,
     store: u64,
     segment: &Segment,
-) -> impl Iterator<Item = Record> + use<'r, R> {
+) -> impl Iterator<Item = (u64, Record)> + use<'r, R> {
     let lap = segment.lap;
     segment.records().filter_map(move |at| {
-        let mut words: [u64; 4] = std::array::from_fn(|word| region.word(at + 8 * word as u64));
-        let sum = mark_of(words[0]);
-        words[0] &= 0xFFFF_FFFF;
-        let is_whole = lap != 0 && record_sum(store, lap, at, words) == sum;
-        is_whole.then(|| Record::of_words(words))
+        let (sum, record) = words_of(region, at);
+        let is_whole = lap != 0 && record_sum(store, lap, at, record.words()) == sum;
+        is_whole.then_some((at, record))
     })
 }
 
-/// The first mark of the longest run that has none of `marks`.
+/// The first mark of a long run that has none of `marks`.
 fn unused_mark(mut marks: Vec<u32>) -> u32 {
+    // Marks are taken in turn, so some of these parts of all marks nearly always have none.
+    const PARTS: usize = 1 << 8;
+    let mut has_marks = [false; PARTS];
+    marks.iter().for_each(|mark| has_marks[(mark >> 24) as usize] = true);
+    if has_marks.contains(&true)
+        && let Some(first) =
+            (0..PARTS).find(|part| has_marks[*part] && !has_marks[(part + 1) % PARTS])
+    {
+        return (((first + 1) % PARTS) << 24) as u32;
+    }
     marks.sort_unstable();
     marks.dedup();
     let Some(last) = marks.last() else { return 1 };
@@ -415,7 +465,11 @@ mod tests {
     #[test]
     fn marks_begin_where_the_log_has_none() {
         assert_eq!(unused_mark(vec![]), 1);
-        assert_eq!(unused_mark(vec![9, 9]), 10);
-        assert_eq!(unused_mark(vec![3, u32::MAX, 1 << 20, 3]), (1 << 20) + 1);
+        assert_eq!(unused_mark(vec![9, 9]), 1 << 24);
+        assert_eq!(unused_mark(vec![3, u32::MAX, 1 << 25, 3]), 1 << 24);
+        assert_eq!(unused_mark(vec![u32::MAX]), 0);
+        let mut everywhere: Vec<u32> = (0..512).map(|at| at << 23).collect();
+        everywhere.retain(|mark| *mark != 7 << 23);
+        assert_eq!(unused_mark(everywhere), (6 << 23) + 1);
     }
 }

@@ -77,7 +77,7 @@ impl Parts {
         let region_bytes = Config::region_bytes(config.memory_bytes);
         let Found { log, records } = Log::open(space, region_bytes, &marks)?;
         let leaves = walked.leaves.iter().zip(marks).map(|((_, number), mark)| (*number, mark));
-        let added = replay(space.name(), &nodes, &buffers, leaves, records)?;
+        let added = replay(space, &log, &nodes, &buffers, leaves, records)?;
         walked.entries = walked.entries.wrapping_add_signed(added);
         Ok(Parts { seed, nodes, buffers, log, walked })
     }
