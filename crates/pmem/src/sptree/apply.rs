@@ -1,6 +1,7 @@
 //! Plans happen: the words of one leaf, or of several at once, and what is in memory after them.
 
 use super::change::Change;
+use super::layout::ENTRIES_MAX;
 use super::nodes::Node;
 use super::plan::Plan;
 use super::plan::rewrite::{Rewritten, rewrite};
@@ -28,12 +29,22 @@ pub(crate) fn apply<R: Region>(
     changes: &[Change<'_>],
 ) -> Result<Applied> {
     let node = locked.node;
-    if tree.config.merges_out_of_place
+    if (tree.config.merges_out_of_place || is_tight(tree, node))
         && let Some(Rewritten { leaves_few, stale }) = rewrite(tree, locked, changes)?
     {
         return Ok(Applied { leaves_few, stale });
     }
     apply_in_place(tree, node, changes)
+}
+
+/// True if a leaf has room for all that it and its buffer have, but not for what it has beside what
+/// replaces it: in place it would split, and updates would leave leaves half empty.
+fn is_tight<R: Region>(tree: &SpTree<R>, node: Node<'_>) -> bool {
+    let Some(buffer) = tree.buffer_of(node) else { return false };
+    let puts = buffer.places().filter(|(_, place)| !place.is_deleted).count();
+    let entries = tree.leaf(node.leaf()).bitmap().count_ones() as usize;
+    // One more is what a write brings that finds the buffer full.
+    entries + puts + 1 > ENTRIES_MAX && entries as i64 + buffer.added() < ENTRIES_MAX as i64
 }
 
 /// As [`apply`], in the leaf where it lies: for whoever has the lock of the leaf before, too.

@@ -1,8 +1,9 @@
 //! A change of one key, and the changes that a leaf's buffer holds.
 
-use super::buffers::Buffered;
+use super::buffers::{Buffered, PLACES};
 use super::entry::{Torn, store_entry};
 use super::history::Kept;
+use super::key::Key;
 use super::layout::{Slot, tag_of};
 use super::leaf::{Leaf, Meta, Value};
 use super::nodes::Node;
@@ -50,7 +51,7 @@ impl<'c> Change<'c> {
 
 /// What a buffer holds, in the order of its keys.
 pub(crate) struct Gathered {
-    places: Vec<(Vec<u8>, u64, Buffered)>,
+    places: Vec<(Key, u64, Buffered)>,
     /// Entries that it has more than the leaf.
     pub(crate) added: i64,
 }
@@ -66,14 +67,14 @@ impl Gathered {
             return Ok(None);
         };
         let leaf = tree.leaf(node.leaf());
-        let mut places = Vec::new();
+        let (mut places, mut key) = (Vec::with_capacity(PLACES), Vec::new());
         for (_, place) in buffer.places() {
-            let mut key = Vec::new();
+            key.clear();
             leaf.read_key(0, &place.slot, &mut key)?;
             let hash = tree.hash(&key);
-            places.push((key, hash, place));
+            places.push((Key::from(&key[..]), hash, place));
         }
-        places.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        places.sort_unstable_by(|one, other| (*one.0).cmp(&*other.0));
         Ok(Some(Gathered { places, added: buffer.added() }))
     }
 
@@ -88,7 +89,7 @@ impl Gathered {
                 (None, None) => return (changes, stale),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((key, ..)), Some(change)) => key.as_slice().cmp(change.key),
+                (Some((key, ..)), Some(change)) => (**key).cmp(change.key),
             };
             let place = if order.is_le() { buffered.next() } else { None };
             let change = if order.is_ge() { own.next() } else { None };

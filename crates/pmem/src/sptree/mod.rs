@@ -16,6 +16,7 @@ mod counts;
 mod engine;
 mod entry;
 mod history;
+mod key;
 mod layout;
 mod leaf;
 mod lock;

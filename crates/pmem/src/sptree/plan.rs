@@ -17,6 +17,7 @@ pub(crate) mod rewrite;
 use super::change::{Before, Change, Gathered, Target, make_slot, note_of};
 use super::entry::Torn;
 use super::history::Kept;
+use super::key::Key;
 use super::layout::{
     BITMAP, ENTRIES_MAX, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT, PLAIN,
     SUM, Slot, TAGS, checked, head_sum, mark_of, sum_word, tag_of,
@@ -347,7 +348,7 @@ impl Plan {
     ) -> Result<(Vec<Item>, usize)> {
         let torn = |torn: Torn| torn.error(tree.space.name());
         let mut items = Vec::with_capacity(64 + changes.len());
-        let mut changes_left = changes;
+        let (mut changes_left, mut key) = (changes, Vec::new());
         let mut take_before = |plan: &mut Plan, items: &mut Vec<Item>, key: Option<&[u8]>| {
             while let Some((change, rest)) = changes_left.split_first()
                 && key.is_none_or(|key| change.key < key)
@@ -364,7 +365,8 @@ impl Plan {
         };
         for at in leaf.ordered(self.old_bitmap).map_err(torn)?.slots() {
             let at = usize::from(*at);
-            let (slot, mut key) = (leaf.slot(at), Vec::new());
+            let slot = leaf.slot(at);
+            key.clear();
             leaf.read_key(at, &slot, &mut key).map_err(torn)?;
             let same = take_before(self, &mut items, Some(&key))?;
             if let Some(change) = same {
@@ -373,7 +375,7 @@ impl Plan {
                 self.push_new(tree, &mut items, change)?;
             } else {
                 let hash = tree.hash(&key);
-                items.push(Item { key, hash, slot, old: Some(at) });
+                items.push(Item { key: key[..].into(), hash, slot, old: Some(at) });
             }
         }
         take_before(self, &mut items, None)?;
@@ -388,7 +390,7 @@ impl Plan {
         change: &Change<'_>,
     ) -> Result<()> {
         if let Some(slot) = self.slot_of(tree, change)? {
-            items.push(Item { key: change.key.to_vec(), hash: change.hash, slot, old: None });
+            items.push(Item { key: change.key.into(), hash: change.hash, slot, old: None });
         }
         Ok(())
     }
@@ -512,7 +514,7 @@ impl Fold {
 
 /// An entry of a leaf that is split.
 struct Item {
-    key: Vec<u8>,
+    key: Key,
     hash: u64,
     slot: Slot,
     /// Its slot, if it is in the leaf already.

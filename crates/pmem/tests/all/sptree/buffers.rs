@@ -257,6 +257,22 @@ fn leaves_with_many_writes_keep_their_buffers() {
 }
 
 #[test]
+fn updates_through_buffers_leave_leaves_as_full_as_they_were() {
+    let mut harness = TreeHarness::new(4 << 20).set("memory_bytes", 64 << 20).set("buffers", 100);
+    let tree = harness.open().expect("it opens");
+    // Keys in their order fill leaves.
+    (0..5000).for_each(|n| put(&tree, n, &n.to_le_bytes()));
+    let leaves = metric(&tree, "leaves");
+    for n in numbers(20_000).map(|n| n % 5000) {
+        put(&tree, n, &n.to_le_bytes());
+    }
+    has_all(&tree, 0..5000, "after updates");
+    let after = metric(&tree, "leaves");
+    assert!(after <= leaves * 1.05, "{leaves} leaves became {after}");
+    tree.verify().expect("verified");
+}
+
+#[test]
 fn a_damaged_record_is_found_unless_it_is_the_last_of_its_leaf() {
     let harness = filled(&[("buffers", 100)], 0..5);
     let region = harness.place.region();
