@@ -56,8 +56,8 @@ pub enum Number {
 impl std::fmt::Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            // The shortest text that reads back as the same number.
-            Number::Real(number) => write!(f, "{number:e}"),
+            // The shortest decimal text that reads back as the number.
+            Number::Real(number) => write!(f, "{number}"),
             Number::Whole(number) => write!(f, "{number}"),
             Number::None => write!(f, "-"),
         }

@@ -14,6 +14,8 @@ pub(crate) const FORMAT: Format =
     Format { name: "graph's state", magic: b"SiGState", version_bytes: 4, version: 1, steps: &[] };
 /// Segments of records.
 pub(crate) const SEGMENTS: u64 = 2;
+/// Pages of a segment that take records, at most: all of them are read when a run begins.
+const PAGES_MAX: u64 = 64;
 /// Bytes of a program's name at most.
 pub(crate) const NAME_MAX: usize = 200;
 /// Bytes before the name.
@@ -41,7 +43,9 @@ pub(crate) struct StateLog {
     /// Page that is written next.
     next: u64,
     sequence: u64,
-    pages: u64,
+    segment_pages: u64,
+    /// Pages of each segment that take records.
+    used_pages: u64,
 }
 
 impl Record {
@@ -55,11 +59,13 @@ impl Record {
 impl StateLog {
     /// Looks for the newest record.
     pub(crate) fn open<S: Storage>(storage: &S) -> Result<(StateLog, Option<Record>)> {
-        let pages = SEGMENTS * storage.segment_pages();
-        let mut log = StateLog { next: 0, sequence: 1, pages };
+        let segment_pages = storage.segment_pages();
+        let used_pages = segment_pages.min(PAGES_MAX);
+        let mut log = StateLog { next: 0, sequence: 1, segment_pages, used_pages };
         let mut newest = None;
         let mut bytes = vec![0; storage.page_bytes()];
-        for page in 0..pages {
+        let pages = |segment: u64| segment * segment_pages..segment * segment_pages + used_pages;
+        for page in (0..SEGMENTS).flat_map(pages) {
             match storage.read(Area::Results, page, &mut bytes) {
                 Ok(()) => {}
                 // It was being written when the power failed.
@@ -70,12 +76,16 @@ impl StateLog {
                 && sequence >= log.sequence
             {
                 log.sequence = sequence + 1;
-                let segment_pages = storage.segment_pages();
-                log.next = (page / segment_pages + 1) % SEGMENTS * segment_pages;
+                log.next = log.segment_after(page);
                 newest = Some(record);
             }
         }
         Ok((log, newest))
+    }
+
+    /// The first page of the segment that does not have `page`.
+    fn segment_after(&self, page: u64) -> u64 {
+        (page / self.segment_pages + 1) % SEGMENTS * self.segment_pages
     }
 
     /// Writes a record that counts from the return on, and syncs before and behind it.
@@ -83,12 +93,14 @@ impl StateLog {
         storage.sync()?;
         let mut bytes = encode(record, self.sequence)?;
         bytes.resize(storage.page_bytes(), 0);
-        if self.next.is_multiple_of(storage.segment_pages()) {
-            storage.trim(Area::Results, self.next / storage.segment_pages(), 1)?;
+        let within = self.next % self.segment_pages;
+        if within == 0 {
+            storage.trim(Area::Results, self.next / self.segment_pages, 1)?;
         }
         storage.write(Area::Results, self.next, &bytes)?;
         storage.sync()?;
-        self.next = (self.next + 1) % self.pages;
+        let is_last = within + 1 == self.used_pages;
+        self.next = if is_last { self.segment_after(self.next) } else { self.next + 1 };
         self.sequence += 1;
         Ok(())
     }

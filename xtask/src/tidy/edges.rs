@@ -76,6 +76,7 @@ const COMPARE: &[&str] = &[
 /// The product's command line. What compares, models and simulates is `silica-lab`'s.
 const CLI: &[&str] = &[
     "silica-base",
+    "silica-graph",
     "silica-parts",
     "silica",
     "silica-proto",

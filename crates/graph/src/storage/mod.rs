@@ -87,3 +87,42 @@ pub trait Storage: Send + Sync {
     /// What was moved.
     fn counters(&self) -> &StorageCounters;
 }
+
+/// A storage whose medium is chosen at run time.
+impl Storage for Box<dyn Storage> {
+    fn page_bytes(&self) -> usize {
+        (**self).page_bytes()
+    }
+
+    fn segment_pages(&self) -> u64 {
+        (**self).segment_pages()
+    }
+
+    fn segments(&self, area: Area) -> Option<u64> {
+        (**self).segments(area)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        (**self).memory_bytes()
+    }
+
+    fn read(&self, area: Area, first_page: u64, out: &mut [u8]) -> Result<()> {
+        (**self).read(area, first_page, out)
+    }
+
+    fn write(&self, area: Area, first_page: u64, bytes: &[u8]) -> Result<()> {
+        (**self).write(area, first_page, bytes)
+    }
+
+    fn trim(&self, area: Area, first_segment: u64, count: u64) -> Result<()> {
+        (**self).trim(area, first_segment, count)
+    }
+
+    fn sync(&self) -> Result<()> {
+        (**self).sync()
+    }
+
+    fn counters(&self) -> &StorageCounters {
+        (**self).counters()
+    }
+}

@@ -80,6 +80,8 @@ impl<D: FlashDevice> PolicyStorage<D> {
     pub fn overwrite(device: D) -> Result<Self> {
         let functions = Functions::open(device, FunctionOptions::default())?;
         functions.release_found()?;
+        // Pages that stay would be taken for those of the new storage, or for something else.
+        functions.erase_pending(u32::MAX)?;
         Self::format_in(functions)
     }
 
