@@ -2,6 +2,7 @@
 
 mod values;
 
+use crate::graph::GraphCommand;
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::sql::SqlArgs;
@@ -83,6 +84,10 @@ pub(crate) enum Command {
     /// Flash: make an image of it, look at its blocks, draw its wear, read all of it.
     #[command(subcommand)]
     Flash(FlashCommand),
+    /// Graphs larger than memory: ranks, components, levels and triangles of an edge list, by way of
+    /// flash or files.
+    #[command(subcommand)]
+    Graph(Box<GraphCommand>),
     /// SQL: a shell on a database at a path (SQLite's statements, on the ordered engine), or an
     /// unmodified program on this SQLite library (`silica sql run -- CMD`).
     Sql(Box<SqlArgs>),

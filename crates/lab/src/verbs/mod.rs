@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod didacache;
 mod flash;
+mod graph;
 mod measured;
 mod model;
 mod model_designs;
