@@ -19,6 +19,8 @@ const GROUND: &[&str] = &["silica-base", "silica-device"];
 const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silica-engine"];
 /// The cache on flash stands on the flash library, each of its levels.
 const ON_FLASH: &[&str] = &["silica-base", "silica-device", "silica-engine", "silica-flash"];
+/// A mount makes the device, the file system on it, and speaks the kernel's protocol.
+const MOUNT: &[&str] = &["silica-base", "silica-device", "silica-flash", "silica-lfs"];
 const ON_MEMORY: &[&str] = &["silica-base", "silica-device", "silica-engine"];
 const FACADE: &[&str] = &[
     "silica-base",
@@ -76,6 +78,7 @@ const CLI: &[&str] = &[
     "silica-base",
     "silica-parts",
     "silica",
+    "silica-mount",
     "silica-proto",
     "silica-server",
     "silica-bench",
@@ -118,6 +121,8 @@ const HOUSE: &[Place] = &[
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     Place { name: "silica-dida", dir: "crates/dida", uses: ON_FLASH, passive: true, wraps: true },
     Place { name: "silica-pmem", dir: "crates/pmem", uses: ON_MEMORY, passive: true, wraps: true },
+    passive("silica-lfs", "crates/lfs", &["silica-base", "silica-device", "silica-flash"]),
+    active("silica-mount", "crates/mount", MOUNT),
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     active("silica-commands", "crates/commands", COMMANDS),
