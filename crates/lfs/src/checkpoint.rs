@@ -44,6 +44,8 @@ impl<G: Ground> Lfs<G> {
     }
 
     fn try_checkpoint(&self, writer: &mut Writer) -> Result<()> {
+        // A checkpoint that is there counts, so the pages that it speaks of have to be there.
+        self.ground.sync()?;
         for _ in 0..TRIES {
             let mut draft = self.draft(writer)?;
             let plan = std::mem::take(&mut draft.plan);
@@ -64,7 +66,7 @@ impl<G: Ground> Lfs<G> {
                 self.give_back(writer, segment)?;
             }
             writer.statistics.checkpoints += 1;
-            writer.statistics.syncs += 1;
+            writer.statistics.syncs += 2;
             writer.statistics.pages_of_checkpoints += draft.pages;
             return self.release_dead(writer);
         }

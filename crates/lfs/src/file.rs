@@ -10,8 +10,6 @@ use crate::tree::{Shared, read};
 
 /// Bytes of a file at most, as of other file systems that count them in 63 bits.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// Set-id bits, which a write takes away.
-const SET_IDS: u32 = 0o6000;
 
 /// What `fallocate` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +179,6 @@ impl<G: Ground> Lfs<G> {
             let attributes = &mut node.attributes;
             attributes.size = attributes.size.max(end);
             (attributes.modified, attributes.changed) = (now, now);
-            attributes.mode &= !killed(attributes.mode);
             let content = node.content_mut().expect("a file");
             for (index, page) in edges {
                 writer.put_dirty(content, index, page);
@@ -237,7 +234,6 @@ impl<G: Ground> Lfs<G> {
             let attributes = &mut node.attributes;
             attributes.size = size;
             (attributes.modified, attributes.changed) = (now, now);
-            attributes.mode &= !killed(attributes.mode);
         });
         writer.touch(ino);
         Ok(())
@@ -346,7 +342,6 @@ impl<G: Ground> Lfs<G> {
             if how != (Allocation::Promise { keeps_size: true }) {
                 attributes.modified = now;
             }
-            attributes.mode &= !killed(attributes.mode);
         });
         writer.touch(ino);
         Ok(())
@@ -432,15 +427,6 @@ fn content_of(node: &Node) -> LfsResult<&Content> {
     match node.attributes.kind {
         Kind::Directory => Err(Fault::IsDirectory),
         _ => node.content().ok_or(Fault::Invalid),
-    }
-}
-
-/// Bits of a mode that a change of the contents takes away: set-user-id, and set-group-id if the
-/// group may execute the file.
-fn killed(mode: u32) -> u32 {
-    match mode & 0o010 {
-        0 => mode & SET_IDS & 0o4000,
-        _ => mode & SET_IDS,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::tree::read;
 /// Bytes of an extended attribute's value at most, if segments are large enough.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 const MODE_BITS: u32 = 0o7777;
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Attributes to be changed; `None` stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,6 +88,30 @@ impl<G: Ground> Lfs<G> {
             of.changed = now;
         });
         writer.touch(ino);
+        Ok(())
+    }
+
+    /// Takes away what privileges a file gives: set-user-id, set-group-id if the group may execute
+    /// it, and its capabilities. For writes and changes of owner by those who may not keep them,
+    /// which the caller knows.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub fn drop_privileges(&self, ino: Ino, now: Time) -> LfsResult<()> {
+        let node = self.node(ino)?;
+        let (mode, has_capabilities) = {
+            let node = read(&node);
+            (node.attributes.mode, node.xattrs.contains_key(CAPABILITIES))
+        };
+        let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+        let kept = mode & !(0o4000 | group);
+        if kept != mode {
+            let to = Changes { mode: Some(kept), ..Changes::default() };
+            self.change_attributes(ino, &to, now)?;
+        }
+        if has_capabilities {
+            self.remove_xattr(ino, CAPABILITIES, now)?;
+        }
         Ok(())
     }
 

@@ -7,7 +7,8 @@
 //! 2. A commit counts if all its batches are there and, unless a later batch says that it was
 //!    synced, all pages that it speaks of are what was written. The first commit that does not
 //!    count ends the log.
-//! 3. A checkpoint is synced before the log and the checkpoint before it are given back.
+//! 3. The pages that a checkpoint maps are synced before it is written, and it is synced before
+//!    the log and the checkpoint before it are given back.
 //! 4. A segment of files is given back only if it has no live page in a state that is durable, and
 //!    if no log is read that speaks of it without having been synced.
 //! 5. Opening writes a checkpoint before it gives back anything that the log speaks of, so that

@@ -1,7 +1,7 @@
 //! What single calls promise.
 
 use crate::model::*;
-use silica_lfs::{Allocation, Changes, Fault, Kind, ROOT, Rename, Seek, XattrMode};
+use silica_lfs::{Allocation, Fault, Kind, ROOT, Rename, Seek, XattrMode};
 
 #[test]
 fn names_have_255_bytes_at_most() {
@@ -64,19 +64,6 @@ fn sparse_files_have_holes_that_are_found() {
     lfs.allocate(ino, 0, 4096, Allocation::Promise { keeps_size: true }, at(3)).unwrap();
     assert_eq!(lfs.seek(ino, 0, Seek::Data).unwrap(), 4096, "promised pages are holes");
     assert_eq!(lfs.attributes(ino).unwrap().1, 6);
-}
-
-#[test]
-fn a_write_takes_set_id_bits_away() {
-    let lfs = create(&flash(1, 12));
-    let ino = lfs.make(ROOT, b"a", &make(Kind::File), at(1)).unwrap();
-    let mode = |mode| Changes { mode: Some(mode), ..Changes::default() };
-    lfs.change_attributes(ino, &mode(0o6755), at(2)).unwrap();
-    lfs.write(ino, None, b"x", at(3)).unwrap();
-    assert_eq!(lfs.attributes(ino).unwrap().0.mode, 0o755);
-    lfs.change_attributes(ino, &mode(0o2745), at(2)).unwrap();
-    lfs.truncate(ino, 0, at(3)).unwrap();
-    assert_eq!(lfs.attributes(ino).unwrap().0.mode, 0o2745, "no execution, so a lock's mark");
 }
 
 #[test]

@@ -104,6 +104,7 @@ fn collection_copies_less_of_hot_and_cold_data_by_cost_and_benefit() {
 
 #[test]
 fn programs_and_erases_that_fail_lose_nothing() {
+    let mut failures = 0;
     for seed in 0..test_size(10, 30, 300) {
         let flash = SimFlash::new(seed, SimFlashOptions::flash(geometry(20)));
         let lfs = create(&flash);
@@ -128,6 +129,7 @@ fn programs_and_erases_that_fail_lose_nothing() {
         lfs.sync().unwrap();
         let found = picture(&open(&flash.reopen()).unwrap());
         assert_eq!(found, model.picture(), "seed {seed}, opened again");
-        assert!(flash.counters().total().failures > 0 || seed % 5 != 0);
+        failures += flash.counters().total().failures;
     }
+    assert!(failures > 5, "{failures}");
 }
