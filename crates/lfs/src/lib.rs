@@ -53,6 +53,7 @@ mod names;
 mod node;
 mod record;
 mod recover;
+mod repair;
 mod space;
 mod tree;
 

@@ -385,7 +385,7 @@ impl<G: Ground> Lfs<G> {
     }
 
     /// Points a name to an inode that had another one.
-    fn move_name(
+    pub(crate) fn move_name(
         &self,
         writer: &mut Writer,
         to: (Ino, &Shared, &[u8]),

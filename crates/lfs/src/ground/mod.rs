@@ -89,3 +89,77 @@ pub trait Ground: Send + Sync {
     /// What the device said.
     fn tend(&self, max: u32) -> Result<()>;
 }
+
+impl Ground for Box<dyn Ground> {
+    fn page_bytes(&self) -> usize {
+        (**self).page_bytes()
+    }
+
+    fn segment_pages(&self) -> u32 {
+        (**self).segment_pages()
+    }
+
+    fn segments(&self) -> u32 {
+        (**self).segments()
+    }
+
+    fn usable(&self) -> u32 {
+        (**self).usable()
+    }
+
+    fn over_provisioned(&self) -> u32 {
+        (**self).over_provisioned()
+    }
+
+    fn width(&self) -> u32 {
+        (**self).width()
+    }
+
+    fn open_max(&self) -> u32 {
+        (**self).open_max()
+    }
+
+    fn capacity(&self, segment: u32) -> u32 {
+        (**self).capacity(segment)
+    }
+
+    fn written(&self, segment: u32) -> u32 {
+        (**self).written(segment)
+    }
+
+    fn found(&self) -> &[u32] {
+        (**self).found()
+    }
+
+    fn allocate(&self, is_copy: bool) -> Result<Option<u32>> {
+        (**self).allocate(is_copy)
+    }
+
+    fn free(&self) -> u32 {
+        (**self).free()
+    }
+
+    fn trim(&self, segment: u32) -> Result<()> {
+        (**self).trim(segment)
+    }
+
+    fn finish(&self, segment: u32) -> Result<()> {
+        (**self).finish(segment)
+    }
+
+    fn write(&self, bursts: Vec<Burst>) -> Vec<Result<()>> {
+        (**self).write(bursts)
+    }
+
+    fn read(&self, fetches: Vec<Fetch>, done: &mut dyn FnMut(Fetch, Result<()>)) {
+        (**self).read(fetches, done);
+    }
+
+    fn sync(&self) -> Result<()> {
+        (**self).sync()
+    }
+
+    fn tend(&self, max: u32) -> Result<()> {
+        (**self).tend(max)
+    }
+}
