@@ -183,6 +183,11 @@ impl<G: Ground> Lfs<G> {
         self.page_bytes
     }
 
+    /// Changes how the file system works from now on.
+    pub fn set_options(&mut self, options: LfsOptions) {
+        self.options = options;
+    }
+
     /// What the file system did since it was opened.
     pub fn statistics(&self) -> LfsStatistics {
         self.lock().statistics

@@ -45,7 +45,8 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Share of the paper's sizes that is simulated (didacache), or of a million keys (pmem).
+        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), or of
+        /// our part of the paper's drive (lfs).
         #[arg(long, value_name = "F", default_value_t = 0.0625)]
         scale: f64,
         #[command(flatten)]
@@ -64,6 +65,8 @@ pub(crate) enum Paper {
     Didacache,
     /// Media volume, load factors and probe distances of TurboHash and SPTree, simulated.
     Pmem,
+    /// Operations, copies and erases of a file system on flash and on a conventional drive.
+    Lfs,
 }
 
 /// Runs what is asked for.
@@ -89,6 +92,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Paper::Pmem => {
                 let seed = run.as_ref().map_or(1, |run| run.seed);
                 super::pmem::run(out, *scale, seed, output)
+            }
+            Paper::Lfs => {
+                let seed = run.as_ref().map_or(1, |run| run.seed);
+                super::lfs::run(out, *scale, seed, output)
             }
         },
     }

@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod didacache;
 mod flash;
+mod lfs;
 mod measured;
 mod model;
 mod model_designs;
