@@ -127,8 +127,8 @@ pub(crate) fn mount(args: &MountArgs, output: &mut Output) -> Result<()> {
         threads: args.threads,
         sync_every: Duration::from_secs(args.sync_every.max(1)),
     };
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Error::io("waiting for signals", error))?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| Error::io("waiting for signals", error))?;
     let mounted = Mounted::new(volume, &args.directory, &mounting)?;
     output.line(format!("{} is on {}", args.device.display(), args.directory.display()))?;
     while !mounted.is_ended() {

@@ -177,7 +177,10 @@ impl<G: Ground> Lfs<G> {
                 let (segment, page) = writer.space.split(at);
                 let is_there = segment < self.ground.segments()
                     && page < self.ground.written(segment)
-                    && matches!(writer.space.segments[segment as usize].use_, Use::Open | Use::Closed);
+                    && matches!(
+                        writer.space.segments[segment as usize].use_,
+                        Use::Open | Use::Closed
+                    );
                 if !is_there {
                     problems.push(Problem::Outside { ino, index });
                 } else if places.insert(at, (ino, index)).is_some() {
@@ -191,8 +194,10 @@ impl<G: Ground> Lfs<G> {
     fn check_segments(&self, writer: &Writer, places: &Places, problems: &mut Vec<Problem>) {
         for (segment, of) in (0..).zip(&writer.space.segments) {
             let from = writer.space.place(segment, 0);
-            let owned: Vec<(u64, (Ino, u64))> =
-                places.range(from..from + writer.space.segment_pages).map(|(a, o)| (*a, *o)).collect();
+            let owned: Vec<(u64, (Ino, u64))> = places
+                .range(from..from + writer.space.segment_pages)
+                .map(|(a, o)| (*a, *o))
+                .collect();
             if owned.len() as u32 != of.live {
                 problems.push(Problem::Counts { segment });
             }

@@ -98,7 +98,8 @@ impl<G: Ground> Lfs<G> {
         candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         // Copies, the log and a checkpoint need some of what is free.
         let spare = u64::from(self.ground.free()).saturating_sub(2);
-        let keep = writer.space.checkpoint_pages(writer.weight).div_ceil(writer.space.segment_pages);
+        let keep =
+            writer.space.checkpoint_pages(writer.weight).div_ceil(writer.space.segment_pages);
         let mut room = spare.saturating_sub(keep).max(1) * u64::from(writer.space.data_pages);
         let mut victims = Vec::new();
         let mut gained = 0;

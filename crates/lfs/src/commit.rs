@@ -78,7 +78,8 @@ impl<G: Ground> Lfs<G> {
         pages: &[Page],
     ) -> Result<Vec<u64>> {
         let width = writer.heads[stream].len();
-        let unit = pages.len().div_ceil(width).max(1);
+        let stripe = self.ground.stripe_pages() as usize;
+        let unit = pages.len().div_ceil(width).clamp(1, stripe);
         let mut places = Vec::with_capacity(pages.len());
         for chunk in pages.chunks(unit) {
             let turn = writer.turns[stream];

@@ -5,8 +5,8 @@
 //! A page that a reader reads cannot be given back meanwhile: who takes it away from its file
 //! needs the same lock first.
 
-use crate::fault::{Fault, LfsResult};
 use crate::extents::Run;
+use crate::fault::{Fault, LfsResult};
 use crate::ground::Ground;
 use crate::node::{Ino, Node};
 use crate::record::Record;

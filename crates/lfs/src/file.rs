@@ -137,8 +137,7 @@ impl<G: Ground> Lfs<G> {
     fn fresh(&self, node: &Shared, pages: std::ops::Range<u64>) -> u64 {
         let node = read(node);
         let content = node.content().expect("a file");
-        let mapped: u64 =
-            content.extents.within(pages.start, pages.end).map(|run| run.count).sum();
+        let mapped: u64 = content.extents.within(pages.start, pages.end).map(|run| run.count).sum();
         let waiting = content.dirty.range(pages.clone());
         let only_waiting = waiting.filter(|(i, _)| content.extents.get(**i).is_none()).count();
         pages.end - pages.start - mapped - only_waiting as u64

@@ -3,7 +3,9 @@
 use crate::core::{Lfs, Writer};
 use crate::fault::{Fault, LfsResult};
 use crate::ground::Ground;
-use crate::node::{Attributes, Body, Directory, Entry, Ino, Kind, NAME_BYTES_MAX, Node, ROOT, Time};
+use crate::node::{
+    Attributes, Body, Directory, Entry, Ino, Kind, NAME_BYTES_MAX, Node, ROOT, Time,
+};
 use crate::record::Record;
 use crate::tree::{Shared, read};
 

@@ -277,7 +277,12 @@ fn walk<G: Ground>(ground: &G, segment: u32, found: &mut Found) -> Result<()> {
 }
 
 /// Reads pages; `None` if they cannot be read.
-fn fetch_pages<G: Ground>(ground: &G, segment: u32, at: u32, count: u32) -> Result<Option<Vec<u8>>> {
+fn fetch_pages<G: Ground>(
+    ground: &G,
+    segment: u32,
+    at: u32,
+    count: u32,
+) -> Result<Option<Vec<u8>>> {
     let mut found = Ok(None);
     let fetch = Fetch::new(0, segment, at, count, ground.page_bytes());
     ground.read(vec![fetch], &mut |fetch, result| {

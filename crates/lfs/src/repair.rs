@@ -96,14 +96,8 @@ impl<G: Ground> Lfs<G> {
 
     /// Gives an inode a name in `lost+found`.
     fn name_lost(&self, ino: Ino, now: Time) -> LfsResult<()> {
-        let what = Make {
-            kind: Kind::Directory,
-            mode: 0o700,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            target: b"",
-        };
+        let what =
+            Make { kind: Kind::Directory, mode: 0o700, uid: 0, gid: 0, rdev: 0, target: b"" };
         let found = match self.lookup(ROOT, FOUND) {
             Ok(found) => found,
             Err(_) => self.make(ROOT, FOUND, &what, now)?,

@@ -58,13 +58,8 @@ const LOG_TIMES: u64 = 8;
 
 impl Space {
     pub(crate) fn new(ground: &dyn Ground) -> Self {
-        let segment = Segment {
-            use_: Use::Free,
-            live: 0,
-            owners: None,
-            closed_at: 0,
-            is_stuck: false,
-        };
+        let segment =
+            Segment { use_: Use::Free, live: 0, owners: None, closed_at: 0, is_stuck: false };
         let pages = ground.segment_pages();
         let most = (ground.usable() / SEGMENTS_PER_WIDTH).max(1);
         let open = (ground.open_max().saturating_sub(OTHER_OPEN) / 2).max(1);
@@ -148,8 +143,10 @@ impl Space {
     pub(crate) fn capacity(&self, weight: u64, usable: u32, kept_back: u32) -> u64 {
         let heads: u32 = self.widths.iter().sum();
         let log = self.log_pages_max(weight).div_ceil(self.segment_pages) + 1;
-        let other =
-            u64::from(kept_back + heads) + self.low(weight) + log + self.checkpoint_segments(weight);
+        let other = u64::from(kept_back + heads)
+            + self.low(weight)
+            + log
+            + self.checkpoint_segments(weight);
         u64::from(usable).saturating_sub(other) * u64::from(self.data_pages)
     }
 }

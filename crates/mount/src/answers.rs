@@ -2,10 +2,11 @@
 
 use crate::convert::{attr, errno, kind_of, now, time_of, type_of};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use silica_lfs::{
     Allocation, Changes, Fault, Ground, Ino, Kind, Lfs, LfsResult, Listed, Make, NAME_BYTES_MAX,
@@ -60,7 +61,13 @@ impl Answers {
         }
     }
 
-    fn make(&self, request: &Request, parent: INodeNo, name: &OsStr, what: Make<'_>) -> LfsResult<Ino> {
+    fn make(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        what: Make<'_>,
+    ) -> LfsResult<Ino> {
         let what = Make { uid: request.uid(), gid: request.gid(), ..what };
         self.lfs.make(parent.0, name.as_bytes(), &what, now())
     }
@@ -364,9 +371,10 @@ impl Filesystem for Answers {
         mut reply: ReplyDirectoryPlus,
     ) {
         // The kernel does not hold what `.` and `..` stand for by a listing.
-        let dots = self.lfs.parent(ino.0).and_then(|parent| {
-            Ok([(1, ".", self.attr(ino.0)?), (2, "..", self.attr(parent)?)])
-        });
+        let dots = self
+            .lfs
+            .parent(ino.0)
+            .and_then(|parent| Ok([(1, ".", self.attr(ino.0)?), (2, "..", self.attr(parent)?)]));
         let dots = match dots {
             Ok(dots) => dots,
             Err(fault) => return reply.error(errno(&fault)),

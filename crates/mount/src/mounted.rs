@@ -6,8 +6,8 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use silica_base::{Error, ErrorKind, Result};
 use silica_lfs::{Ground, Lfs};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 

@@ -174,10 +174,8 @@ fn mounted(path: &Path, error: &Error) -> Error {
 }
 
 fn not_ours(path: &Path) -> Error {
-    let message = format!(
-        "{} is no Silica file system; make one with `silica lfs create`",
-        path.display()
-    );
+    let message =
+        format!("{} is no Silica file system; make one with `silica lfs create`", path.display());
     Error::new(ErrorKind::NotFound, message)
 }
 

@@ -86,6 +86,10 @@ impl<D: FlashDevice> Ground for DriveGround<D> {
         1
     }
 
+    fn stripe_pages(&self) -> u32 {
+        u32::MAX
+    }
+
     fn open_max(&self) -> u32 {
         u32::MAX
     }

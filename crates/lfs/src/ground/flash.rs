@@ -10,6 +10,9 @@ const DEPTH: usize = 256;
 /// Segments written side by side at most: each costs a half-filled block after a crash.
 const WIDTH_MAX: u32 = 16;
 
+/// Pages of a stripe where LUNs are only numbers: 256 KiB of 4 KiB pages.
+const STRIPE_PAGES: u32 = 64;
+
 /// A block of flash is a segment (003…, 3.7.2).
 pub struct FlashGround<D> {
     functions: Functions<D>,
@@ -78,6 +81,10 @@ impl<D: FlashDevice> Ground for FlashGround<D> {
 
     fn width(&self) -> u32 {
         self.geometry().lun_count().min(WIDTH_MAX)
+    }
+
+    fn stripe_pages(&self) -> u32 {
+        if self.functions.device().abilities().is_physical { 1 } else { STRIPE_PAGES }
     }
 
     fn open_max(&self) -> u32 {

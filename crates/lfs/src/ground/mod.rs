@@ -47,6 +47,9 @@ pub trait Ground: Send + Sync {
     fn over_provisioned(&self) -> u32;
     /// Segments worth writing side by side.
     fn width(&self) -> u32;
+    /// Pages of a file that follow each other in one segment before the next one's turn: few where
+    /// segments are read side by side, many where each piece costs a call.
+    fn stripe_pages(&self) -> u32;
     /// Segments that may have pages and room for more at the same time.
     fn open_max(&self) -> u32;
     /// Pages that a segment takes in all.
@@ -113,6 +116,10 @@ impl Ground for Box<dyn Ground> {
 
     fn width(&self) -> u32 {
         (**self).width()
+    }
+
+    fn stripe_pages(&self) -> u32 {
+        (**self).stripe_pages()
     }
 
     fn open_max(&self) -> u32 {

@@ -287,7 +287,8 @@ impl Model {
 
     fn rename(&mut self, from: &str, to: &str, how: Rename) -> bool {
         let Some(ino) = self.names.get(from).copied() else { return false };
-        let lies_within = |path: &str, in_: &str| format!("{path}/").starts_with(&format!("{in_}/"));
+        let lies_within =
+            |path: &str, in_: &str| format!("{path}/").starts_with(&format!("{in_}/"));
         let replaced = self.names.get(to).copied();
         let into = to.rsplit_once('/').unwrap().0;
         if !self.parent_is_there(to) || self.is_directory(from) && lies_within(into, from) {

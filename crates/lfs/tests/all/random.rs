@@ -39,7 +39,11 @@ fn calls_do_what_they_do_in_memory() {
             }
             if prng.one_in(200) {
                 // Sometimes in order, sometimes as if the process had died after a sync.
-                if prng.one_in(2) { lfs.close().unwrap() } else { lfs.sync().unwrap() }
+                if prng.one_in(2) {
+                    lfs.close().unwrap()
+                } else {
+                    lfs.sync().unwrap()
+                }
                 drop(lfs);
                 lfs = open(&flash.reopen()).unwrap();
                 same(&lfs, &model, step);

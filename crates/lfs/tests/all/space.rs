@@ -15,7 +15,8 @@ fn a_full_file_system_says_so_in_time_and_deletes_work() {
         let full = loop {
             let name = format!("f{}", files.len());
             let made = lfs.make(ROOT, name.as_bytes(), &make(Kind::File), at(1));
-            let written = made.and_then(|ino| lfs.write(ino, None, &[files.len() as u8; 3000], at(1)));
+            let written =
+                made.and_then(|ino| lfs.write(ino, None, &[files.len() as u8; 3000], at(1)));
             files.push(name);
             match written {
                 Ok(_) if files.len() % sync_every == 0 => lfs.sync().unwrap(),

@@ -23,18 +23,18 @@ const CHANNELS: u32 = 4;
 const LUNS: u32 = 4;
 const PAGES: u32 = 64;
 /// Blocks of each LUN at scale 1.
-const BLOCKS: f64 = 64.0;
-const BLOCKS_MIN: u32 = 20;
+const BLOCKS: f64 = 1024.0;
+const BLOCKS_MIN: u32 = 32;
 const PAGE_BYTES: u32 = 16 << 10;
-/// Share of the flash that the drive keeps for itself, in percent; as many blocks are kept back for
+/// Share of the flash that the drive keeps for itself, in percent (003…, 2.5.3); as many blocks are kept back for
 /// the collection at the function level.
-const KEPT_BACK_PERCENT: u32 = 10;
+const KEPT_BACK_PERCENT: u32 = 25;
 /// Share of the file system that is full, and that the page cache holds.
 const FILL: f64 = 0.75;
 const CACHED: f64 = 0.25;
 /// Pages written before counting begins, and while it lasts, in times of the flash.
-const WARM_TIMES: f64 = 1.5;
-const COUNTED_TIMES: f64 = 1.5;
+const WARM_TIMES: f64 = 1.0;
+const COUNTED_TIMES: f64 = 1.0;
 /// Rounds at most: loads that write little end by these.
 const ROUNDS_MAX: u64 = 400;
 
@@ -115,16 +115,12 @@ fn run<G: Ground>(load: &mut Load<'_, G>, lfs: &Lfs<G>, pages: u64) -> Result<()
 fn on_flash(scale: f64, personality: Personality, seed: u64) -> Result<Counted> {
     let geometry = geometry(scale);
     let timing = FlashProfile::find("paper")?.timing;
-    let options =
-        SimFlashOptions { timing, is_sparse: true, ..SimFlashOptions::flash(geometry) };
+    let options = SimFlashOptions { timing, is_sparse: true, ..SimFlashOptions::flash(geometry) };
     let flash = SimFlash::new(seed, options);
     let kept_back = geometry.block_count() * KEPT_BACK_PERCENT / 100;
     let lfs = create(FlashGround::open(flash.clone(), kept_back)?)?;
-    let below = || Below {
-        now_ns: flash.now_ns(),
-        copies: 0,
-        erases: flash.counters().total().erases,
-    };
+    let below =
+        || Below { now_ns: flash.now_ns(), copies: 0, erases: flash.counters().total().erases };
     let pages = u64::from(geometry.block_count()) * u64::from(PAGES);
     measure(&lfs, personality, pages, seed, &below)
 }
@@ -164,7 +160,7 @@ fn on_drive(scale: f64, personality: Personality, seed: u64, trims: bool) -> Res
 ///
 /// # Errors
 /// `Full` if the load does not fit, which is a scale that is too small.
-pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(f64)) -> Result<Vec<Row>> {
+pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let row = |figure, scheme: &str, metric: String, value, paper| Row {
         figure,
@@ -176,13 +172,12 @@ pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(f64)) -> Result<Vec<
     for (i, personality) in Personality::ALL.into_iter().enumerate() {
         let name = personality.name();
         let prism = on_flash(scale, personality, seed)?;
-        progress(i as f64 / 3.0 + 0.1);
+        progress(3 * i as u64 + 1, 9);
         let ssd = on_drive(scale, personality, seed, false)?;
         let trimmed = on_drive(scale, personality, seed, true)?;
-        progress((i + 1) as f64 / 3.0);
-        let gain = |of: &Counted| {
-            (prism.operations_per_second / of.operations_per_second - 1.0) * 100.0
-        };
+        progress(3 * i as u64 + 3, 9);
+        let gain =
+            |of: &Counted| (prism.operations_per_second / of.operations_per_second - 1.0) * 100.0;
         let paper = (personality == Personality::Varmail).then_some(21.5);
         let metric = format!("{name}: % more operations a second than ULFS-SSD");
         rows.push(row("figure-3.9", "ULFS-Prism", metric, gain(&ssd), paper));

@@ -91,6 +91,10 @@ impl Ground for SsdGround {
         1
     }
 
+    fn stripe_pages(&self) -> u32 {
+        u32::MAX
+    }
+
     fn open_max(&self) -> u32 {
         u32::MAX
     }
