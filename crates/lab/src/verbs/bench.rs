@@ -45,8 +45,8 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), or
-        /// of 16 million edges (graph).
+        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), of 16
+        /// million edges (graph), or of our part of the paper's drive (lfs).
         #[arg(long, value_name = "F", default_value_t = 0.0625)]
         scale: f64,
         #[command(flatten)]
@@ -67,6 +67,8 @@ pub(crate) enum Paper {
     Pmem,
     /// PageRank on flash that the graph engine manages, on a conventional drive and on files.
     Graph,
+    /// Operations, copies and erases of a file system on flash and on a conventional drive.
+    Lfs,
 }
 
 /// Runs what is asked for.
@@ -96,6 +98,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Paper::Graph => {
                 let seed = run.as_ref().map_or(1, |run| run.seed);
                 super::graph::run(out, *scale, seed, output)
+            }
+            Paper::Lfs => {
+                let seed = run.as_ref().map_or(1, |run| run.seed);
+                super::lfs::run(out, *scale, seed, output)
             }
         },
     }
