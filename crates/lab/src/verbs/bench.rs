@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::{SqlOptions, json_object};
-use silica_bench_compare::{DatagramsSize, datagrams, serve_cell, serve_series};
+use silica_bench_compare::{DatagramsSize, datagrams, serve_cache_cell, serve_cell, serve_series};
 use silica_console::{Global, Output, RunArgs, SQL_MEMORY_BYTES, config, observer};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,10 @@ pub(crate) enum BenchCommand {
     /// standard output.
     #[command(hide = true)]
     ScalingSeries,
+    /// Performs one cache with one setting: a cell on standard input, its figures on standard
+    /// output.
+    #[command(hide = true)]
+    CacheCell,
     /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
     Datagrams {
         /// Directory for the SVG files.
@@ -76,6 +80,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
     match command {
         BenchCommand::Compare(args) => super::compare::run(global, args, output),
         BenchCommand::CompareCell => serve_cell(),
+        BenchCommand::CacheCell => serve_cache_cell(),
         BenchCommand::ScalingSeries => serve_series(),
         BenchCommand::Datagrams { out, keys, seconds } => {
             let report = datagrams(&DatagramsSize { keys: *keys, seconds: *seconds }, out)?;
