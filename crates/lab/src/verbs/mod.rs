@@ -4,6 +4,8 @@ mod bench;
 mod compare;
 mod didacache;
 mod flash;
+mod graph;
+mod lfs;
 mod measured;
 mod model;
 mod model_designs;
