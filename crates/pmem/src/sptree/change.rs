@@ -74,6 +74,7 @@ impl Gathered {
             let hash = tree.hash(&key);
             places.push((Key::from(&key[..]), hash, place));
         }
+        #[allow(clippy::unnecessary_sort_by)] // No key can be borrowed out of what is sorted.
         places.sort_unstable_by(|one, other| (*one.0).cmp(&*other.0));
         Ok(Some(Gathered { places, added: buffer.added() }))
     }

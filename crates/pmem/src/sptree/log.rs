@@ -409,7 +409,8 @@ fn words_of<R: Region>(region: &R, at: u64) -> (u32, Record) {
     (sum, Record::of_words(words))
 }
 
-/// Whole records of a segment, and where they lie. A record that a power cut left torn was never acknowledged.
+/// Whole records of a segment, and where they lie. A record that a power cut left torn was never
+/// acknowledged.
 fn read<'r, R: Region>(
     region: &'r R,
     store: u64,

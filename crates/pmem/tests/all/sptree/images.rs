@@ -119,7 +119,7 @@ fn run(options: &[(&str, u64)], rounds: u64, limit: usize, seed: u64) -> u64 {
 
 #[test]
 fn every_image_of_a_crash_has_a_write_or_not() {
-    let (rounds, limit) = (test_size(300, 1000, 10_000), test_size(12, 40, 1000) as usize);
+    let (rounds, limit) = (test_size(150, 450, 10_000), test_size(12, 24, 1000) as usize);
     let schemes: [&[(&str, u64)]; 3] =
         [&[], &[("buffers", 100)], &[("buffers", 100), ("merge", 1)]];
     let mut images = 0;
@@ -127,7 +127,7 @@ fn every_image_of_a_crash_has_a_write_or_not() {
         images += run(options, rounds, limit, seed(number as u64 + 1));
     }
     println!("{images} images");
-    let least = test_size(10_000, 100_000, 5_000_000);
+    let least = test_size(5_000, 40_000, 5_000_000);
     assert!(images >= least, "{images} images of {least}");
 }
 
