@@ -199,9 +199,11 @@ impl<'r, 'a, S: Storage, P: VertexProgram> Run<'r, 'a, S, P> {
         copies: &'r Copies<'a, S, P::Value>,
         options: &RunOptions,
     ) -> Result<Self> {
-        // The buffer of the results, and what states and progress take.
+        // The buffer of the results, and a page for each list of numbers that a thread reads.
         let memory = graph.space.memory;
-        let spare = memory.take(memory.free_bytes() / 16, "the buffer of results")?;
+        let lists = if program.counts_edges() { 2 * options.threads.max(1) as u64 } else { 0 };
+        let pages = (2 + lists) * graph.space.page_bytes() as u64;
+        let spare = memory.take(memory.free_bytes() / 16 + pages, "the buffer of results")?;
         let mut workers = vec![Worker::new(graph, program)?];
         let wanted = options.threads.clamp(1, graph.catalog.intervals().max(1));
         while workers.len() < wanted {
