@@ -1,13 +1,14 @@
 //! The command line.
 
+mod graph;
 mod values;
 
-use crate::graph::GraphCommand;
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::sql::SqlArgs;
 use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use graph::{GraphArgs, GraphCommand};
 use silica_console::values::{memory, pair, size};
 use silica_console::{DurabilityArg, Global, RunArgs};
 use silica_server::{EventLoopKind, Mode};
@@ -84,8 +85,8 @@ pub(crate) enum Command {
     /// Flash: make an image of it, look at its blocks, draw its wear, read all of it.
     #[command(subcommand)]
     Flash(FlashCommand),
-    /// Graphs larger than memory: ranks, components, levels and triangles of an edge list, by way of
-    /// flash or files.
+    /// Graphs larger than memory: ranks, components, levels and triangles of an edge list, by way
+    /// of flash or files.
     #[command(subcommand)]
     Graph(Box<GraphCommand>),
     /// SQL: a shell on a database at a path (SQLite's statements, on the ordered engine), or an
