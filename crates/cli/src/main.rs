@@ -15,6 +15,7 @@ mod forgetful;
 mod graph;
 mod ingest;
 mod keyspace;
+mod lfs;
 mod load;
 mod migrate;
 mod picture;
@@ -100,6 +101,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Flash(command)) => flash::run(global, &command, &cli.words, output),
         Some(Command::Graph(command)) => graph::run(global, &command, output),
+        Some(Command::Lfs(command)) => lfs::run(&command, output),
+        Some(Command::Mount(args)) => lfs::mount(&args, output),
         Some(Command::Sql(args)) => sql::run(global, &args, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),

@@ -21,6 +21,8 @@ const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silic
 const ON_FLASH: &[&str] = &["silica-base", "silica-device", "silica-engine", "silica-flash"];
 /// The graph engine writes through the flash library's policy level, or plain files.
 const GRAPH: &[&str] = &["silica-base", "silica-device", "silica-flash"];
+/// A mount makes the device, the file system on it, and speaks the kernel's protocol.
+const MOUNT: &[&str] = &["silica-base", "silica-device", "silica-flash", "silica-lfs"];
 const ON_MEMORY: &[&str] = &["silica-base", "silica-device", "silica-engine"];
 const FACADE: &[&str] = &[
     "silica-base",
@@ -79,6 +81,7 @@ const CLI: &[&str] = &[
     "silica-graph",
     "silica-parts",
     "silica",
+    "silica-mount",
     "silica-proto",
     "silica-server",
     "silica-bench",
@@ -121,6 +124,8 @@ const HOUSE: &[Place] = &[
     Place { name: "silica-mica", dir: "crates/mica", uses: ENGINE, passive: true, wraps: true },
     Place { name: "silica-dida", dir: "crates/dida", uses: ON_FLASH, passive: true, wraps: true },
     Place { name: "silica-pmem", dir: "crates/pmem", uses: ON_MEMORY, passive: true, wraps: true },
+    passive("silica-lfs", "crates/lfs", &["silica-base", "silica-device", "silica-flash"]),
+    active("silica-mount", "crates/mount", MOUNT),
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
     // Threads compute intervals side by side, within one call.

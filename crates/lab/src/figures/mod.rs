@@ -3,6 +3,7 @@
 
 pub mod didacache;
 pub mod graph;
+pub mod lfs;
 pub mod pmem;
 
 /// What was found of one scheme, beside what the paper has.

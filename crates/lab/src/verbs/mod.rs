@@ -5,6 +5,7 @@ mod compare;
 mod didacache;
 mod flash;
 mod graph;
+mod lfs;
 mod measured;
 mod model;
 mod model_designs;

@@ -1,0 +1,7 @@
+//! Tests of the file system.
+
+mod calls;
+mod crash;
+mod model;
+mod random;
+mod space;
