@@ -2,8 +2,8 @@
 
 use crate::catalog::{self, Catalog, ROOT_SEGMENTS};
 use crate::memory::{Memory, Reserved};
+use crate::outcome::Outcome;
 use crate::program::{Number, Vertex, VertexProgram};
-use crate::run::Outcome;
 use crate::sort::Sorter;
 use crate::storage::Storage;
 use crate::stream::{StreamReader, Workspace};

@@ -49,6 +49,7 @@ mod graph;
 mod input;
 mod memory;
 mod numbering;
+mod outcome;
 mod program;
 mod programs;
 mod rmat;
@@ -65,10 +66,11 @@ pub use build::{BuildOptions, BuildProgress, BuildReport, BuildStage, build};
 pub use graph::{Graph, Groups};
 pub use input::{BadLine, Edges, InputReport};
 pub use memory::{Memory, Reserved};
+pub use outcome::Outcome;
 pub use program::{Fixed, Neighbours, Number, Pass, Totals, Vertex, VertexProgram};
 pub use programs::{Components, Levels, PageRank};
 pub use rmat::Rmat;
-pub use run::{Outcome, Progress, RunOptions};
+pub use run::{Progress, RunOptions};
 pub use storage::{
     Area, ConventionalStorage, FileStorage, PolicyStorage, Storage, StorageCounters,
 };

@@ -1,7 +1,7 @@
-//! Where a graph lies: the flash or the files that a command line names, or an image beside the edge
-//! list.
+//! Where a graph lies: the flash or the files that a command line names, or an image beside the
+//! edge list.
 
-use super::GraphArgs;
+use crate::args::GraphArgs;
 use silica::device::blocks::{FlashDrive, FlashImage, FlashImageOptions, Geometry};
 use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result};
 use silica_base::checksum;

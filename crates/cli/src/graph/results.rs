@@ -1,7 +1,7 @@
 //! What comes of a program: the top, a file, a keyspace.
 
-use super::GraphArgs;
 use super::work::Opened;
+use crate::args::GraphArgs;
 use crate::session::Session;
 use serde_json::{Value, json};
 use silica::{Error, Result, WriteBatch};

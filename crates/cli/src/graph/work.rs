@@ -1,7 +1,8 @@
 //! Building a graph if it is not there yet, and running a program on it.
 
 use super::place::{self, Place, failed, fingerprint};
-use super::{GraphArgs, results};
+use super::results;
+use crate::args::GraphArgs;
 use crate::build_table::Bar;
 use silica::{Error, ErrorKind, Result};
 use silica_console::signals::interruption;

@@ -231,8 +231,8 @@ impl<D: FlashDevice> Core<D> {
     }
 
     /// Reads the data of logical pages that lie behind each other in a block, with one call to the
-    /// device. False if that is not possible: pages have headers between them, or one of them cannot
-    /// be read or is another one, which reading them one by one finds out.
+    /// device. False if that is not possible: pages have headers between them, or one of them
+    /// cannot be read or is another one, which reading them one by one finds out.
     pub(super) fn read_run(
         &self,
         number: u32,

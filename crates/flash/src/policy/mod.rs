@@ -256,8 +256,8 @@ impl<D: FlashDevice> Policy<D> {
     }
 
     /// Reads whole pages from `first` on: with one call to the device if they lie behind each other
-    /// in a block and the device has spare bytes for their headers, side by side otherwise. Pages that were never
-    /// written or are trimmed are zeroes.
+    /// in a block and the device has spare bytes for their headers, side by side otherwise. Pages
+    /// that were never written or are trimmed are zeroes.
     ///
     /// # Errors
     /// `Config` for pages outside of the device or a buffer that is no multiple of a page;

@@ -10,6 +10,7 @@ mod kept;
 use self::interval::{Computed, Worker};
 use self::kept::Kept;
 use crate::graph::Graph;
+use crate::outcome::Outcome;
 use crate::program::{Pass, Totals, Vertex, VertexProgram};
 use crate::state::{Record, StateLog};
 use crate::storage::Storage;
@@ -45,23 +46,6 @@ pub struct Progress {
     pub shards: usize,
     /// Values that the last finished iteration changed.
     pub changed: u64,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
-    /// Iterations in all.
-    pub iterations: u64,
-    /// Iterations that an interrupted run had finished.
-    pub resumed: u64,
-    /// True if no iteration is left to do, false if `iterations_max` ended it.
-    pub is_finished: bool,
-    /// Values that the last iteration changed.
-    pub changed: u64,
-    /// Edges that were gathered.
-    pub edges_gathered: u64,
-    /// The copy that has the values.
-    pub(crate) copy: u32,
 }
 
 impl<'a, S: Storage> Graph<'a, S> {
@@ -199,9 +183,11 @@ impl<'r, 'a, S: Storage, P: VertexProgram> Run<'r, 'a, S, P> {
         copies: &'r Copies<'a, S, P::Value>,
         options: &RunOptions,
     ) -> Result<Self> {
-        // The buffer of the results, and what states and progress take.
+        // The buffer of the results, and a page for each list of numbers that a thread reads.
         let memory = graph.space.memory;
-        let spare = memory.take(memory.free_bytes() / 16, "the buffer of results")?;
+        let lists = if program.counts_edges() { 2 * options.threads.max(1) as u64 } else { 0 };
+        let pages = (2 + lists) * graph.space.page_bytes() as u64;
+        let spare = memory.take(memory.free_bytes() / 16 + pages, "the buffer of results")?;
         let mut workers = vec![Worker::new(graph, program)?];
         let wanted = options.threads.clamp(1, graph.catalog.intervals().max(1));
         while workers.len() < wanted {

@@ -1,5 +1,5 @@
-//! Power cuts at every step: what is there afterwards is a whole graph or none, and a run goes on at
-//! its last finished iteration.
+//! Power cuts at every step: what is there afterwards is a whole graph or none, and a run goes on
+//! at its last finished iteration.
 
 use crate::reference::Reference;
 use crate::support::{AMPLE, build_of, files, flash, real, results_of, run_of};

@@ -1,4 +1,4 @@
-//! The same questions asked of petgraph.
+//! Reference answers: questions that tests ask of the engine, asked of petgraph.
 
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::unionfind::UnionFind;

@@ -1,4 +1,5 @@
-//! `silica bench figures graph`: PageRank on the policy level, a conventional drive and plain files.
+//! `silica bench figures graph`: PageRank on the policy level, a conventional drive and plain
+//! files.
 
 use super::didacache::write;
 use super::simulate::progress;
