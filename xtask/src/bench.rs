@@ -80,6 +80,7 @@ pub fn run(steps: &mut Steps) {
     });
     steps.inside("figures of SQLiteKV", || sqlitekv(&binary, &scratch));
     steps.inside("figures of DIDACache", || didacache(&binary, &scratch));
+    steps.inside("figures of the graph engine", || graph(&binary, &scratch));
     steps.inside("figures of TurboHash and SPTree", || pmem(&binary, &scratch));
     steps.inside("figures of the file system", || lfs(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
@@ -293,6 +294,24 @@ fn lfs(binary: &Path, scratch: &Path) -> Result<(), String> {
     match of_loads && rows.iter().filter(copies).all(|row| row["value"] == 0.0) {
         true => Ok(()),
         false => Err(format!("rows of the file system are missing: {found}")),
+    }
+}
+
+/// PageRank on emulated flash, a flash image and files, and its rows in a file.
+fn graph(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("graph");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "figures");
+    command.args(["graph", "--scale", "0.002", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "files"])?;
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap_or_default();
+    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let has_value = |row: &&Value| row["value"].as_f64().is_some_and(|value| value >= 0.0);
+    let compared = rows.iter().filter(|row| row["paper"].is_f64()).count();
+    match compared >= 6 && rows.iter().all(has_value) && written["rows"] == found["rows"] {
+        true => Ok(()),
+        false => Err(format!("rows of the graph engine are missing: {found}")),
     }
 }
 

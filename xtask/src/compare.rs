@@ -24,6 +24,41 @@ pub fn run(steps: &mut Steps) {
         }
     }
     steps.inside("compare stores by threads", || scaling(&binary, &scratch));
+    steps.inside("compare caches of memory and flash", || caches(&binary, &scratch));
+}
+
+/// What each cache that is installed must tell.
+const CACHE_FIGURES: [&str; 4] = ["sets_there", "hits", "mixed", "resident_peak_bytes"];
+
+/// Every cache that is installed told all figures, and ours lost nothing of what has room.
+fn caches(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("caches");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["bench", "compare", "cache", "--toy"]);
+    command.args(["--out", "caches"]).current_dir(scratch);
+    let outcome = run_logged(&mut command, &scratch.join("compare.log"), LIMIT);
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    let found = read(&out, "caches.json")?;
+    let of = |row: &Value, metric: &str| {
+        let figures = list(&row["figures"]);
+        figures.iter().find(|f| f["metric"] == metric).and_then(|f| f["value"].as_f64())
+    };
+    let rows = list(&found["rows"]);
+    let is_cache = |row: &&Value| row["store"] != "limit:device-reads";
+    for row in rows.iter().filter(is_cache) {
+        let lacks = CACHE_FIGURES.iter().find(|metric| of(row, metric).is_none());
+        if let Some(metric) = lacks {
+            return Err(format!("no {metric}: {row}"));
+        }
+    }
+    let ours = rows.iter().find(|row| row["store"] == "silica:flash-cache");
+    match ours.and_then(|row| of(row, "there")) {
+        Some(there) if there > 0.99 => Ok(()),
+        there => Err(format!("of our cache's entries {there:?} are there")),
+    }
 }
 
 /// What a store that keeps nothing on a device says of synced writes.

@@ -54,6 +54,12 @@ impl MemoryGroup {
         self.path.join("cgroup.procs")
     }
 
+    /// Takes in the process `pid`; what it has allocated before stays where it is counted.
+    pub(crate) fn admit(&self, pid: u32) -> Result<()> {
+        let door = self.door();
+        fs::write(&door, pid.to_string()).map_err(|e| refused(&door, e))
+    }
+
     /// The most memory it held, page cache included.
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
         let file = if self.version == 1 { "memory.max_usage_in_bytes" } else { "memory.peak" };

@@ -12,12 +12,14 @@ mod cgroup;
 mod child;
 mod datagrams;
 mod files;
+mod flash_cache;
 mod foreseen;
 pub mod limits;
 mod load;
 mod machine;
 mod peer;
 mod peers;
+mod performed;
 mod protocol;
 pub mod report;
 pub mod results;
@@ -36,6 +38,10 @@ pub use cell::{Cell, Figure, Job, Outcome};
 pub use child::serve_cell;
 pub use datagrams::{AtRate, AtSkew, DatagramsReport, DatagramsSize, datagrams};
 pub use files::{read, write};
+pub use flash_cache::{
+    CacheFigure, CacheProgress, CacheReport, CacheRequest, CacheRow, CacheRun, caches,
+    serve_cache_cell,
+};
 pub use load::{Load, Speech};
 pub use peer::{About, Class, Peer, Setting, Setup};
 pub use peers::{all, find};

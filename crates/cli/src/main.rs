@@ -12,6 +12,7 @@ mod door;
 mod expiry;
 mod flash;
 mod forgetful;
+mod graph;
 mod ingest;
 mod keyspace;
 mod lfs;
@@ -99,6 +100,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         }
         Some(Command::Repair { directory }) => repair::run(global, directory, output),
         Some(Command::Flash(command)) => flash::run(global, &command, &cli.words, output),
+        Some(Command::Graph(command)) => graph::run(global, &command, output),
         Some(Command::Lfs(command)) => lfs::run(&command, output),
         Some(Command::Mount(args)) => lfs::mount(&args, output),
         Some(Command::Sql(args)) => sql::run(global, &args, output),

@@ -278,7 +278,8 @@ fn on_flash(advice: &FlashAdvice) -> String {
     )
 }
 
-fn flash_json(advice: &FlashAdvice) -> Value {
+/// What a cache on flash would do, for programs.
+pub(crate) fn flash_json(advice: &FlashAdvice) -> Value {
     json!({
         "flash_bytes": advice.flash_bytes,
         "is_better": advice.is_better(),

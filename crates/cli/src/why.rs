@@ -1,5 +1,6 @@
 //! `silica why`: prediction beside measurement.
 
+mod flash;
 mod sql;
 
 use crate::args::GetArgs;
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// What the server's names of engines' metrics begin with.
 const PREFIX: &str = "silica_engine_";
+
+/// The engine of a cache on flash, which belongs to no keyspace.
+const FLASH_CACHE: &str = "dida";
 
 /// A keyspace as it tells of itself.
 struct Told {
@@ -54,12 +58,20 @@ pub(crate) fn run(
         Some(address) => of_server(global, address, &name)?,
         None => of_store(global, &directory, &name, &mut asked)?,
     };
+    let keys = asked.workload.keys;
     asked.workload = workload_of(&told.measured, &asked.workload);
+    if told.engine == FLASH_CACHE {
+        // A cache does not know how many keys are asked for.
+        asked.workload.keys = keys;
+    }
     if global.describe.is_none() {
         asked.notes.push(
             "how popular keys are is assumed (Zipf 0.99): say it with --describe, such as uniform"
                 .into(),
         );
+    }
+    if told.engine == FLASH_CACHE {
+        return flash::show(&told, &asked, output);
     }
     let answer = why(&asked.question(), &told.engine, &told.options, &told.measured)?;
     show(&told, &answer, &asked, output)
@@ -109,7 +121,10 @@ fn of_server(global: &Global, address: &str, name: &str) -> Result<Told> {
         let message = format!("the server at {host} has no open database {db} (--keyspace dbN)");
         Error::new(ErrorKind::NotFound, message)
     })?;
-    let options = parse(&engine, &global.set)?;
+    let options = match &*engine {
+        FLASH_CACHE => OptionValues::parse(&[], [])?,
+        _ => parse(&engine, &global.set)?,
+    };
     Ok(Told { keyspace: name.into(), engine, options, measured })
 }
 
@@ -159,16 +174,18 @@ fn show(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) -> Result
     Ok(())
 }
 
+/// A figure for programs.
+fn figure_json(figure: &Figure) -> Value {
+    json!({
+        "name": figure.name,
+        "predicted": figure.predicted,
+        "measured": figure.measured,
+        "drift_percent": figure.drift_percent(),
+    })
+}
+
 fn json_of(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) {
-    let figure = |figure: &Figure| {
-        json!({
-            "name": figure.name,
-            "predicted": figure.predicted,
-            "measured": figure.measured,
-            "drift_percent": figure.drift_percent(),
-        })
-    };
-    let figures: Vec<Value> = answer.figures.iter().map(figure).collect();
+    let figures: Vec<Value> = answer.figures.iter().map(figure_json).collect();
     let stalls = answer.stalls.iter().map(|stall| {
         json!({
             "cause": stall.cause,

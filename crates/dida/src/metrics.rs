@@ -21,6 +21,7 @@ pub const METRICS: &[Metric] = &[
     Metric::counter("checkpoints", "checkpoints of the index"),
     Metric::gauge("flash_free_blocks", "blocks of flash that are free"),
     Metric::gauge("flash_usable_blocks", "blocks of flash that are not bad"),
+    Metric::gauge("flash_capacity_bytes", "bytes of those blocks"),
     Metric::gauge("free_blocks_low", "free blocks below which slabs are dropped"),
     Metric::gauge("free_blocks_high", "free blocks below which slabs are emptied"),
     Metric::gauge("journal_bytes", "bytes of the journal of deletes and overwrites"),

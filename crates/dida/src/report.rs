@@ -60,6 +60,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             ("checkpoints", of(&counts.checkpoints)),
             ("flash_free_blocks", u64::from(free)),
             ("flash_usable_blocks", u64::from(usable)),
+            ("flash_capacity_bytes", u64::from(usable) * slab_bytes),
             ("free_blocks_low", u64::from(marks.low)),
             ("free_blocks_high", u64::from(marks.high)),
             ("journal_bytes", self.journal.bytes()),

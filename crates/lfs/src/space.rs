@@ -56,7 +56,7 @@ const OTHER_OPEN: u32 = 3;
 /// Pages of the log for each page of a checkpoint, before the next one is due.
 const LOG_TIMES: u64 = 8;
 
-/// Of so many usable segments one is kept back for collection, whatever the ground says.
+/// Usable segments for each one that is kept back for collection, if the ground keeps fewer.
 const KEPT_BACK_PART: u32 = 16;
 
 impl Space {

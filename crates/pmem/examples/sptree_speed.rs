@@ -1,4 +1,4 @@
-//! Speed of SPTree on a region in memory: `sptree_speed [entries] [directory]`.
+//! Speed of SPTree on a region in memory: `sptree_speed [entries] [directory] [option=number]…`.
 //!
 //! Flushes and fences are real, also on tmpfs. The limits are loops in the same run.
 #![allow(clippy::disallowed_methods)] // A measurement has a clock, files and threads of its own.
@@ -223,6 +223,10 @@ fn main() {
     limits(&place, (entries * 32).next_multiple_of(1 << 20));
     let mut options = OptionValues::default();
     options.set("memory_bytes", 8 << 30);
+    for argument in arguments {
+        let (name, value) = argument.split_once('=').expect("an option as name=number");
+        options.set(name, value.parse().expect("a number"));
+    }
     let tree = Arc::new(open(&place, &options));
     measure("insert", entries, || insert(&*tree, 0, entries, 1));
     let burst = 2_000_000;

@@ -19,6 +19,8 @@ const GROUND: &[&str] = &["silica-base", "silica-device"];
 const ENGINE: &[&str] = &["silica-base", "silica-device", "silica-parts", "silica-engine"];
 /// The cache on flash stands on the flash library, each of its levels.
 const ON_FLASH: &[&str] = &["silica-base", "silica-device", "silica-engine", "silica-flash"];
+/// The graph engine writes through the flash library's policy level, or plain files.
+const GRAPH: &[&str] = &["silica-base", "silica-device", "silica-flash"];
 /// A mount makes the device, the file system on it, and speaks the kernel's protocol.
 const MOUNT: &[&str] = &["silica-base", "silica-device", "silica-flash", "silica-lfs"];
 const ON_MEMORY: &[&str] = &["silica-base", "silica-device", "silica-engine"];
@@ -76,6 +78,7 @@ const COMPARE: &[&str] = &[
 /// The product's command line. What compares, models and simulates is `silica-lab`'s.
 const CLI: &[&str] = &[
     "silica-base",
+    "silica-graph",
     "silica-parts",
     "silica",
     "silica-mount",
@@ -125,6 +128,8 @@ const HOUSE: &[Place] = &[
     active("silica-mount", "crates/mount", MOUNT),
     passive("silica-proto", "crates/proto", &["silica-base"]),
     active("silica", "crates/silica", FACADE),
+    // Threads compute intervals side by side, within one call.
+    active("silica-graph", "crates/graph", GRAPH),
     active("silica-commands", "crates/commands", COMMANDS),
     passive("silica-sqlite-source", "crates/sqlite-source", &[]),
     active("sqlite3", "crates/sqlite3", SQL_LIBRARY),

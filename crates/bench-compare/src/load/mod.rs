@@ -17,7 +17,7 @@ pub(crate) use blocking::Blocking;
 pub(crate) use client::Client;
 pub(crate) use datagrams::{Datagrams, Framing};
 pub(crate) use offered::{Get, Offer, Offered};
-pub(crate) use script::Script;
+pub(crate) use script::{Script, value_of};
 use serde::{Deserialize, Serialize};
 use silica_base::Histogram;
 
@@ -51,6 +51,8 @@ pub enum Sets {
     /// One in twenty.
     #[default]
     Few,
+    /// One in four.
+    Quarter,
     /// None.
     None,
     /// All.

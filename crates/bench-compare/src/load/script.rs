@@ -85,10 +85,21 @@ pub(crate) struct Script {
 impl Script {
     /// The scripts of `load` over `keys` keys.
     pub(crate) fn of_load(load: &Load, keys: u64, shape: (usize, usize)) -> Vec<Script> {
+        Self::part_of_load(load, keys, shape, 0)
+    }
+
+    /// Part `part` of a load that is longer than the scripts of one.
+    pub(crate) fn part_of_load(
+        load: &Load,
+        keys: u64,
+        shape: (usize, usize),
+        part: u64,
+    ) -> Vec<Script> {
         let together = load.together();
         let trains = (REQUESTS / load.connections / together).max(1);
         let each = |connection| {
-            let mut random = Prng::new(connection as u64 + 1);
+            let seed = part * load.connections as u64 + connection as u64 + 1;
+            let mut random = Prng::new(seed);
             let mut script = Script::default();
             for _ in 0..trains {
                 script.train(together, |script| script.request(load, &mut random, keys, shape));
@@ -98,11 +109,12 @@ impl Script {
         (0..load.connections).map(each).collect()
     }
 
-    /// Scripts that put every key.
-    pub(crate) fn of_fill(load: &Load, keys: u64, shape: (usize, usize)) -> Vec<Script> {
+    /// Scripts that put every key of `keys`.
+    pub(crate) fn of_fill(load: &Load, keys: Range<u64>, shape: (usize, usize)) -> Vec<Script> {
         let each = |connection| {
             let mut script = Script::default();
-            let mine: Vec<u64> = (connection as u64..keys).step_by(load.connections).collect();
+            let first = keys.start + connection as u64;
+            let mine: Vec<u64> = (first..keys.end).step_by(load.connections).collect();
             let together = match load.speech {
                 Speech::TextDatagrams => 1,
                 Speech::Datagrams(_) => FILL_DATAGRAM,
@@ -216,6 +228,7 @@ impl Script {
     fn request(&mut self, load: &Load, random: &mut Prng, keys: u64, shape: (usize, usize)) -> u64 {
         let is_set = match load.sets {
             Sets::Few => random.below(SETS) == 0,
+            Sets::Quarter => random.below(4) == 0,
             Sets::None => false,
             Sets::All => true,
         };
@@ -323,7 +336,7 @@ fn packed(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// The value of key `number`, always the same.
-fn value_of(number: u64, bytes: usize) -> String {
+pub(crate) fn value_of(number: u64, bytes: usize) -> String {
     let mut random = Prng::new(number);
     (0..bytes).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
@@ -354,7 +367,7 @@ mod tests {
             pace: Pace::Peak,
             sets: Sets::Few,
         };
-        let scripts = Script::of_fill(&load, 1000, SHAPE);
+        let scripts = Script::of_fill(&load, 0..1000, SHAPE);
         let all: String = scripts.iter().map(|script| text(&script.requests)).collect();
         for key in 0..1000 {
             assert_eq!(all.matches(&key_of(key, 16)).count(), 1, "{key}");
@@ -446,7 +459,7 @@ mod tests {
         }
         let gets = requests.iter().filter(|request| matches!(request, Request::Get(_))).count();
         assert_eq!(script.hear(0, &lost), Heard::All(gets as u64));
-        let fill = Script::of_fill(&load, 100, SHAPE);
+        let fill = Script::of_fill(&load, 0..100, SHAPE);
         let puts = fill.iter().flat_map(|script| {
             (0..script.trains()).flat_map(|n| {
                 Requests::new(script.requests(n), script.operations(n) as u16).map(Result::unwrap)

@@ -17,7 +17,9 @@ mod sqlite;
 mod writes;
 
 use crate::peer::Peer;
-pub(crate) use server::{Cache, Loaded, Scaled, pin_client};
+pub(crate) use server::{
+    Cache, CacheProgram, Flashed, Loaded, PROGRAMS, Room, Scaled, UNDER_WAY, pin_client,
+};
 use silica::Result;
 use silica::engine::unknown;
 

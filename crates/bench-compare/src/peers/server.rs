@@ -3,6 +3,7 @@
 mod cache;
 mod client;
 mod datagram;
+mod flashed;
 mod loaded;
 mod memcached;
 mod pin;
@@ -21,6 +22,7 @@ use crate::peer::{About, Peer, Setting, Setup};
 use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 pub(crate) use cache::{Cache, pin_client};
 use client::Client;
+pub(crate) use flashed::{Flashed, PROGRAMS, Program as CacheProgram, Room, UNDER_WAY};
 pub(crate) use loaded::Loaded;
 use pin::Pinning;
 use process::{Address, Process};

@@ -4,7 +4,6 @@
 //! fills an empty store and then does one workload after the other on it; stores take turns at each
 //! number of threads. A series that fails is told with its reason, and the others go on.
 
-mod child;
 mod report;
 mod series;
 
@@ -14,6 +13,7 @@ pub use series::serve_series;
 use crate::machine;
 use crate::peer::{Class, Peer};
 use crate::peers;
+use crate::performed;
 use crate::results::Remark;
 use crate::suite::Size;
 use series::{Line, Series};
@@ -238,7 +238,7 @@ pub fn scaling(
         report.add(
             class,
             &series,
-            child::perform(&run.child, &series, request.limit(), interrupted),
+            performed::perform(&run.child, &series, request.limit(), interrupted),
         );
     }
     let _ = std::fs::remove_dir_all(&directory);

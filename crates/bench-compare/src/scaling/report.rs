@@ -1,8 +1,8 @@
 //! What came of it: a table, a file for programs, a chart of each class of stores.
 
-use super::child::Told;
-use super::series::Series;
+use super::series::{Figure, Series};
 use crate::peer::Class;
+use crate::performed::Told;
 use crate::results::{Machine, Remark};
 use serde::Serialize;
 use silica::{Error, ErrorKind, Result};
@@ -66,7 +66,7 @@ fn name(class: Class) -> &'static str {
 
 impl ScalingReport {
     /// Adds what was told of a series.
-    pub(super) fn add(&mut self, class: Class, series: &Series, (figures, died): Told) {
+    pub(super) fn add(&mut self, class: Class, series: &Series, (figures, died): Told<Figure>) {
         for workload in &series.workloads {
             let figure = figures.iter().find(|figure| figure.workload == *workload);
             let (rate, why) = match figure.map(|figure| figure.rate.clone()) {
@@ -222,7 +222,6 @@ impl ScalingReport {
 
 #[cfg(test)]
 mod tests {
-    use super::super::series::Figure;
     use super::*;
 
     fn report() -> ScalingReport {

@@ -3,11 +3,11 @@
 use crate::load::Sets;
 use crate::peer::{Class, Peer, Setup};
 use crate::peers::{self, Scaled};
+use crate::performed;
 use crate::work::Work;
 use serde::{Deserialize, Serialize};
 use silica::{Durability, Error, ErrorKind, Result};
 use silica_bench::{Plan, Target, drive};
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -112,28 +112,11 @@ pub(super) struct Figure {
     pub(super) rate: std::result::Result<f64, String>,
 }
 
-/// Before each figure, so that what libraries of other people print is told apart.
-pub(super) const MARK: &str = "@silica-figure ";
-
 /// Reads a series from standard input, performs it and tells each figure as it comes: the body of
 /// the hidden command `silica-lab bench scaling-series`.
 pub fn serve_series() -> Result<()> {
-    use rustix::process::{Signal, set_parent_process_death_signal};
-    // Whoever started this process and is gone does not want it any more.
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let text = std::io::read_to_string(std::io::stdin())
-        .map_err(|e| Error::io("reading a series from standard input", e))?;
-    let series: Series = serde_json::from_str(&text).map_err(|e| {
-        let message = format!("standard input holds no series ({e}); `bench compare` sends it");
-        Error::new(ErrorKind::Config, message)
-    })?;
-    series.perform(&mut |figure| {
-        let json = serde_json::to_string(&figure)
-            .map_err(|e| Error::new(ErrorKind::Io, format!("writing a figure: {e}")))?;
-        let mut out = std::io::stdout().lock();
-        let told = writeln!(out, "{MARK}{json}").and_then(|()| out.flush());
-        told.map_err(|e| Error::io("telling a figure", e))
-    })
+    let series: Series = performed::read_work("series")?;
+    series.perform(&mut |figure| performed::tell(&figure))
 }
 
 type Tell<'a> = dyn FnMut(Figure) -> Result<()> + 'a;

@@ -237,7 +237,7 @@ mod tests {
                 proposes(p, "keyspace drop o", &["other"]);
                 proposes(p, "use ", &["default", "other"]);
                 proposes(p, "scan --keyspace d", &["default"]);
-                proposes(p, "migrate default --to s", &["silt"]);
+                proposes(p, "migrate default --to s", &["silt", "sptree"]);
                 proposes(p, "get user:", &["user:ann", "user:bob"]);
                 proposes(p, "GET user:a", &["user:ann"]);
                 proposes(p, "expire x", &["x\\n"]);

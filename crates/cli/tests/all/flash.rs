@@ -117,3 +117,27 @@ fn an_image_of_flash_is_made_and_described() {
     std::fs::OpenOptions::new().write(true).open(at).expect("opens").set_len(5000).expect("cut");
     refused(&run(&["flash", "info", at]), &["cut"]);
 }
+
+#[test]
+fn why_tells_what_limits_a_running_cache_on_flash() {
+    let directory = fresh("why-flash");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = listener.local_addr().expect("its address").to_string();
+    drop(listener);
+    let more = ["--flash-size", "64MiB", "--admin", &admin, "--flash-writes-per-day", "0.01"];
+    let server = started(&directory, &more);
+    let mut client = server.client();
+    for n in 0..2000 {
+        client.ask(&[b"SET", format!("key{n}").as_bytes(), &[7; 4000]]).expect("it answers");
+    }
+    client.ask(&[b"GET", b"key1999"]).expect("it answers");
+    let words = ["why", &admin, "--describe", "keys=100k zipf=0.9"];
+    let told = said(&run(&words));
+    for word in ["hit ratio", "--flash-writes-per-day allows no more", "--flash-size 1342"] {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    let object = json(&[&words[..], &["--json"]].concat());
+    assert_eq!(object["figures"][0]["measured"], 1.0, "{object}");
+    assert_eq!(object["verdicts"].as_array().expect("a list").len(), 1, "{object}");
+    server.stop();
+}

@@ -9,6 +9,7 @@ mod expiry;
 mod first_contact;
 mod flash;
 mod forgetful;
+mod graph;
 mod idle;
 mod image;
 mod ingest;

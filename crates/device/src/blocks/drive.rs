@@ -8,12 +8,14 @@
 //! 4. One opening at a time: the file is locked (`flock`) for as long as the drive is open.
 //! 5. A sync that failed is final for this opening: nothing is written after it.
 
+use super::drive_queue::DriveQueue;
 use super::layout::{Block, HEADER_BYTES, Header, RECORD_BYTES, Record, Recorded};
-use super::workers::{Carrier, ImageQueue, Workers};
+use super::workers::{Carrier, Workers};
 use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
     FlashError, FlashFault, FlashImageOptions, FlashResult, Geometry, PageAddress, Place, checks,
 };
+use crate::files::probe_ring;
 use crate::os::{LockedFile, failed, read_full, reserve, write_all};
 use rustix::fs::OFlags;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Format, Result};
@@ -73,15 +75,18 @@ impl Parts {
 /// is free to be written again, and what the drive below does is its own business.
 ///
 /// Pages of a multiple of 4096 bytes go past the page cache if the file system allows it, in the
-/// calling thread, those of a queue in up to eight threads, by LUN. Nothing is kept beside a page,
+/// calling thread. Of a queue, reads past the page cache go through io_uring where the kernel
+/// allows it; everything else is done by up to eight threads, by LUN. Nothing is kept beside a page,
 /// so nobody but the caller can tell whether it is what was written
 /// ([`Abilities::checks_pages`]).
 pub struct FlashDrive {
     drive: Arc<Drive>,
     workers: Workers,
+    /// Reads of queues may go through io_uring.
+    has_ring: bool,
 }
 
-struct Drive {
+pub(super) struct Drive {
     file: LockedFile,
     /// The file past the page cache, if pages can be read and written so.
     direct: Option<File>,
@@ -189,7 +194,8 @@ impl FlashDrive {
             counters: FlashCounters::new(&geometry),
             is_poisoned: AtomicBool::new(false),
         });
-        Ok(FlashDrive { workers: Workers::new(drive.clone()), drive })
+        let has_ring = drive.direct.is_some() && probe_ring().is_ok();
+        Ok(FlashDrive { workers: Workers::new(drive.clone()), drive, has_ring })
     }
 
     /// Where the drive is.
@@ -346,9 +352,36 @@ fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
 
-impl Carrier for Drive {
-    fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
-        let count = checks::pages_of_read(self.geometry(), first, pages.len(), spare.len())?;
+/// A read of pages that has begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    /// Where the pages are in the file.
+    pub(super) offset: u64,
+    first: PageAddress,
+    index: u32,
+    count: u32,
+    erases: u64,
+}
+
+impl Drive {
+    /// LUNs of a channel.
+    pub(super) fn luns(&self) -> u32 {
+        self.geometry().luns
+    }
+
+    /// The file past the page cache.
+    pub(super) fn direct(&self) -> Option<&File> {
+        self.direct.as_ref()
+    }
+
+    /// Looks whether there is what a read of so many bytes asks for.
+    pub(super) fn begin_read(
+        &self,
+        first: PageAddress,
+        bytes: usize,
+        spare_bytes: usize,
+    ) -> FlashResult<Begun> {
+        let count = checks::pages_of_read(self.geometry(), first, bytes, spare_bytes)?;
         let (index, block) = self.lock_block(first.block)?;
         let Block { is_undefined, erases, written, .. } = *block;
         drop(block);
@@ -359,13 +392,13 @@ impl Carrier for Drive {
             let unwritten = first.block.page(written.max(first.page));
             return Err(FlashError::new(FlashFault::Unwritten, unwritten));
         }
-        let wanted = pages.len();
-        let filled = self.read_pages(self.parts.page(index, first.page), pages);
-        let filled = filled.map_err(|e| FlashError::io(first, e))?;
-        if !spare.is_empty() {
-            let at = self.parts.spare(index, first.page);
-            read_full(&self.file, at, spare, 1).map_err(|e| FlashError::io(first, e))?;
-        }
+        let offset = self.parts.page(index, first.page);
+        Ok(Begun { offset, first, index, count, erases })
+    }
+
+    /// What a read that gave `filled` of `wanted` bytes is worth.
+    pub(super) fn end_read(&self, begun: &Begun, filled: usize, wanted: usize) -> FlashResult<()> {
+        let Begun { first, count, erases, .. } = *begun;
         if filled < wanted {
             // Somebody cut the file while it was open.
             return Err(FlashError::new(FlashFault::Uncorrectable, first));
@@ -376,6 +409,19 @@ impl Carrier for Drive {
         }
         self.counters.add_reads(first.block, u64::from(count));
         Ok(())
+    }
+}
+
+impl Carrier for Drive {
+    fn read(&self, first: PageAddress, pages: &mut [u8], spare: &mut [u8]) -> FlashResult<()> {
+        let begun = self.begin_read(first, pages.len(), spare.len())?;
+        let filled = self.read_pages(begun.offset, pages);
+        let filled = filled.map_err(|e| FlashError::io(first, e))?;
+        if !spare.is_empty() {
+            let at = self.parts.spare(begun.index, first.page);
+            read_full(&self.file, at, spare, 1).map_err(|e| FlashError::io(first, e))?;
+        }
+        self.end_read(&begun, filled, pages.len())
     }
 
     fn append(&self, append: &Append<'_>) -> FlashResult<u32> {
@@ -428,7 +474,7 @@ impl Carrier for Drive {
 }
 
 impl FlashDevice for FlashDrive {
-    type Queue<'d, T> = ImageQueue<'d, T>;
+    type Queue<'d, T> = DriveQueue<'d, T>;
 
     fn geometry(&self) -> &Geometry {
         self.drive.geometry()
@@ -480,8 +526,8 @@ impl FlashDevice for FlashDrive {
         Ok(())
     }
 
-    fn queue<T>(&self, depth: usize) -> ImageQueue<'_, T> {
-        ImageQueue::new(&self.workers, self.geometry().luns, depth)
+    fn queue<T>(&self, depth: usize) -> DriveQueue<'_, T> {
+        DriveQueue::new(&self.drive, &self.workers, self.has_ring, depth)
     }
 
     fn counters(&self) -> &FlashCounters {

@@ -59,6 +59,7 @@ mod checks;
 mod counters;
 mod device;
 mod drive;
+mod drive_queue;
 mod error;
 mod geometry;
 mod image;
@@ -72,6 +73,7 @@ pub use device::{
     Request,
 };
 pub use drive::FlashDrive;
+pub use drive_queue::DriveQueue;
 pub use error::{FlashError, FlashFault, FlashResult, Place};
 pub use geometry::{BLOCKS_MAX, BlockAddress, Geometry, PAGE_BYTES_MAX, PAGES_MAX, PageAddress};
 pub use image::{FlashImage, FlashImageOptions};

@@ -58,8 +58,10 @@ pub(crate) use names::check as check_name;
 pub use plain::PlainFile;
 pub(crate) use publish::{Gate, LOG_BYTES_MAX};
 pub use reads::FileReads;
+pub(crate) use reads::{Flight, Flights, Source};
 pub use reserved::Reserved;
 pub use transfer::FileTransfer;
+pub(crate) use uring::{Lease, probe as probe_ring};
 
 use crate::os::{
     InodeId, OpenDirectory, check_room, failed, inode_id, read_full, reserve, sync_directory,

@@ -12,6 +12,7 @@ use super::{READS_MAX, Read, ReadQueue};
 use super::{failed, read_full};
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -78,14 +79,32 @@ enum Way<'d> {
     Uring(Lease),
 }
 
+/// The file of a read, which stays open as long as the read has this.
+pub(crate) trait Source {
+    /// The file.
+    fn file(&self) -> &File;
+    /// What a short count is a multiple of, unless the file ended.
+    fn granule(&self) -> usize;
+}
+
+impl<T: AsRef<PlainFile>> Source for T {
+    fn file(&self) -> &File {
+        &self.as_ref().file
+    }
+
+    fn granule(&self) -> usize {
+        self.as_ref().granule()
+    }
+}
+
 /// A read under way.
-pub(super) struct Flight<T> {
-    pub(super) of: T,
-    pub(super) offset: u64,
+pub(crate) struct Flight<T> {
+    pub(crate) of: T,
+    pub(crate) offset: u64,
     /// `None` while a thread of the pool has it.
-    pub(super) buf: Option<AlignedBuf>,
+    pub(crate) buf: Option<AlignedBuf>,
     /// Bytes that are there so far.
-    pub(super) filled: usize,
+    pub(crate) filled: usize,
 }
 
 impl<T: AsRef<PlainFile>> Flight<T> {
@@ -96,17 +115,21 @@ impl<T: AsRef<PlainFile>> Flight<T> {
 }
 
 /// Reads under way, by number.
-pub(super) struct Flights<T> {
+pub(crate) struct Flights<T> {
     slots: Vec<Option<Flight<T>>>,
     free: Vec<usize>,
 }
 
 impl<T> Flights<T> {
-    fn len(&self) -> usize {
+    pub(crate) fn new() -> Self {
+        Flights { slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    fn add(&mut self, flight: Flight<T>) -> usize {
+    pub(crate) fn add(&mut self, flight: Flight<T>) -> usize {
         if let Some(slot) = self.free.pop() {
             self.slots[slot] = Some(flight);
             return slot;
@@ -115,12 +138,12 @@ impl<T> Flights<T> {
         self.slots.len() - 1
     }
 
-    fn remove(&mut self, slot: usize) -> Flight<T> {
+    pub(crate) fn remove(&mut self, slot: usize) -> Flight<T> {
         self.free.push(slot);
         self.slots[slot].take().expect("a read ends once")
     }
 
-    pub(super) fn get(&mut self, slot: usize) -> &mut Flight<T> {
+    pub(crate) fn get(&mut self, slot: usize) -> &mut Flight<T> {
         self.slots[slot].as_mut().expect("a read under way has its slot")
     }
 }
@@ -141,8 +164,14 @@ pub struct FileReads<'d, T: AsRef<PlainFile>> {
 impl<'d, T: AsRef<PlainFile>> FileReads<'d, T> {
     pub(super) fn new(shared: &'d Shared, depth: usize) -> Self {
         let depth = depth.clamp(1, READS_MAX);
-        let flights = Flights { slots: Vec::new(), free: Vec::new() };
-        FileReads { shared, depth, flights, alone: None, way: None, stays: PhantomData }
+        FileReads {
+            shared,
+            depth,
+            flights: Flights::new(),
+            alone: None,
+            way: None,
+            stays: PhantomData,
+        }
     }
 
     fn start_slot(&mut self, slot: usize) {

@@ -10,8 +10,7 @@
 //!    entries can overflow.
 
 use super::READS_MAX;
-use super::plain::PlainFile;
-use super::reads::{Flight, Flights};
+use super::reads::{Flight, Flights, Source};
 use io_uring::{IoUring, Probe, opcode, types};
 use std::cell::Cell;
 use std::io;
@@ -46,7 +45,7 @@ fn new_ring() -> io::Result<IoUring> {
 }
 
 /// Finds out whether this kernel lets us read through io_uring.
-pub(super) fn probe() -> io::Result<()> {
+pub(crate) fn probe() -> io::Result<()> {
     let ring = new_ring()?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -58,7 +57,7 @@ fn unsupported() -> io::Error {
 }
 
 /// A thread's ring, in the hands of one queue.
-pub(super) struct Lease {
+pub(crate) struct Lease {
     /// `None` once it was given back.
     ring: Option<Box<IoUring>>,
     /// Entries that are not submitted.
@@ -71,7 +70,7 @@ pub(super) struct Lease {
 
 impl Lease {
     /// The thread's ring, or a new one where it has none (or a queue outside this one has it).
-    pub(super) fn take() -> io::Result<Lease> {
+    pub(crate) fn take() -> io::Result<Lease> {
         let ring = match RING.take() {
             Some(ring) => ring,
             None => Box::new(new_ring()?),
@@ -84,10 +83,10 @@ impl Lease {
     }
 
     /// Begins what is missing of a read, at the latest with the next call of [`Lease::next`].
-    pub(super) fn start<T: AsRef<PlainFile>>(&mut self, slot: usize, flight: &mut Flight<T>) {
+    pub(crate) fn start<T: Source>(&mut self, slot: usize, flight: &mut Flight<T>) {
         let filled = flight.filled;
         let rest = &mut flight.buf.as_mut().expect("no thread has it")[filled..];
-        let fd = types::Fd(flight.of.as_ref().file.as_raw_fd());
+        let fd = types::Fd(flight.of.file().as_raw_fd());
         let entry = opcode::Read::new(fd, rest.as_mut_ptr(), rest.len().min(READ_BYTES_MAX) as u32)
             .offset(flight.offset + filled as u64)
             .build()
@@ -106,7 +105,7 @@ impl Lease {
     }
 
     /// Submits what is pushed.
-    pub(super) fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         if self.pushed > 0 {
             // Where it fails, the next wait tries again and tells.
             let _ = self.ring().submit();
@@ -115,7 +114,7 @@ impl Lease {
     }
 
     /// Waits for a read to end.
-    pub(super) fn next<T: AsRef<PlainFile>>(
+    pub(crate) fn next<T: Source>(
         &mut self,
         flights: &mut Flights<T>,
     ) -> (usize, io::Result<usize>) {
@@ -135,8 +134,7 @@ impl Lease {
                     let len = flight.buf.as_ref().map_or(0, |buf| buf.len());
                     // Asked last: a read that is whole does not look at its file, which of many
                     // is in no cache of the processor's any more.
-                    let is_cut =
-                        |filled: usize| !filled.is_multiple_of(flight.of.as_ref().granule());
+                    let is_cut = |filled: usize| !filled.is_multiple_of(flight.of.granule());
                     if filled >= len || result == 0 || is_cut(filled) {
                         return (slot, Ok(filled));
                     }
@@ -174,7 +172,7 @@ impl Lease {
     }
 
     /// Sees the completions of all reads under way, and gives the ring back to the thread.
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while self.under_way > 0 {
             if self.completion().is_none() {
                 self.wait();

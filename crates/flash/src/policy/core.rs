@@ -230,6 +230,37 @@ impl<D: FlashDevice> Core<D> {
         }
     }
 
+    /// Reads the data of logical pages that lie behind each other in a block, with one call to the
+    /// device. False if that is not possible: pages have headers between them, or one of them cannot
+    /// be read or is another one, which reading them one by one finds out.
+    pub(super) fn read_run(
+        &self,
+        number: u32,
+        at: u32,
+        logical: u64,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        if !self.has_spare {
+            return Ok(false);
+        }
+        let spare_bytes = self.functions.geometry().spare_bytes as usize;
+        let mut spare = vec![0; out.len() / self.data_bytes * spare_bytes];
+        match self.functions.read(self.address(number).page(at), out, &mut spare) {
+            Ok(()) => {}
+            Err(error) if error.fault() == FlashFault::Uncorrectable => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let pages = spare.chunks_exact(spare_bytes).zip(out.chunks_exact(self.data_bytes));
+        for ((head, data), logical) in pages.zip(logical..) {
+            let found = Header::of(head, data)?;
+            let is_data = |header: Header| header.kind == Kind::Data && header.logical == logical;
+            if !found.is_some_and(is_data) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads the data of logical pages, as many at the same time as the device can.
     ///
     /// # Errors

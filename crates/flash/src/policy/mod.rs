@@ -255,7 +255,8 @@ impl<D: FlashDevice> Policy<D> {
         &self.core.functions
     }
 
-    /// Reads whole pages from `first` on, side by side if they are several. Pages that were never
+    /// Reads whole pages from `first` on: with one call to the device if they lie behind each other
+    /// in a block and the device has spare bytes for their headers, side by side otherwise. Pages that were never
     /// written or are trimmed are zeroes.
     ///
     /// # Errors
@@ -263,6 +264,12 @@ impl<D: FlashDevice> Policy<D> {
     /// `Corruption` if a page cannot be read; what the device said.
     pub fn read(&self, first: u64, out: &mut [u8]) -> Result<()> {
         self.check(first, out.len())?;
+        let count = out.len() / self.core.data_bytes;
+        if let Some((number, at)) = self.run_of(first, count)
+            && self.core.read_run(number, at, first, out)?
+        {
+            return Ok(());
+        }
         let mut places = Vec::new();
         for (page, out) in (first..).zip(out.chunks_exact_mut(self.core.data_bytes)) {
             match self.locate(page) {
@@ -271,6 +278,14 @@ impl<D: FlashDevice> Policy<D> {
             }
         }
         self.core.read_places(places)
+    }
+
+    /// Where several pages lie, if that is behind each other in a block.
+    fn run_of(&self, first: u64, count: usize) -> Option<(u32, u32)> {
+        let (number, at) = if count > 1 { self.locate(first)? } else { return None };
+        let mut others = (first + 1..).take(count - 1).zip(at + 1..);
+        let is_run = others.all(|(page, at)| self.locate(page) == Some((number, at)));
+        is_run.then_some((number, at))
     }
 
     fn locate(&self, page: u64) -> Option<(u32, u32)> {

@@ -2,6 +2,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod didacache;
+pub mod graph;
 pub mod lfs;
 pub mod pmem;
 

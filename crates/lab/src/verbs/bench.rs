@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::Value;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::{SqlOptions, json_object};
-use silica_bench_compare::{DatagramsSize, datagrams, serve_cell, serve_series};
+use silica_bench_compare::{DatagramsSize, datagrams, serve_cache_cell, serve_cell, serve_series};
 use silica_console::{Global, Output, RunArgs, SQL_MEMORY_BYTES, config, observer};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,10 @@ pub(crate) enum BenchCommand {
     /// standard output.
     #[command(hide = true)]
     ScalingSeries,
+    /// Performs one cache with one setting: a cell on standard input, its figures on standard
+    /// output.
+    #[command(hide = true)]
+    CacheCell,
     /// Our datagram protocol at rising rates and with unlike keys: loss, latency, bursts.
     Datagrams {
         /// Directory for the SVG files.
@@ -45,8 +49,8 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), or of
-        /// our part of the paper's drive (lfs).
+        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), of
+        /// 16 million edges (graph), or of the blocks of a LUN (lfs).
         #[arg(long, value_name = "F", default_value_t = 0.0625)]
         scale: f64,
         #[command(flatten)]
@@ -65,6 +69,8 @@ pub(crate) enum Paper {
     Didacache,
     /// Media volume, load factors and probe distances of TurboHash and SPTree, simulated.
     Pmem,
+    /// PageRank on flash that the graph engine manages, on a conventional drive and on files.
+    Graph,
     /// Operations, copies and erases of a file system on flash and on a conventional drive.
     Lfs,
 }
@@ -74,6 +80,7 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
     match command {
         BenchCommand::Compare(args) => super::compare::run(global, args, output),
         BenchCommand::CompareCell => serve_cell(),
+        BenchCommand::CacheCell => serve_cache_cell(),
         BenchCommand::ScalingSeries => serve_series(),
         BenchCommand::Datagrams { out, keys, seconds } => {
             let report = datagrams(&DatagramsSize { keys: *keys, seconds: *seconds }, out)?;
@@ -92,6 +99,10 @@ pub(crate) fn run(global: &Global, command: &BenchCommand, output: &mut Output) 
             Paper::Pmem => {
                 let seed = run.as_ref().map_or(1, |run| run.seed);
                 super::pmem::run(out, *scale, seed, output)
+            }
+            Paper::Graph => {
+                let seed = run.as_ref().map_or(1, |run| run.seed);
+                super::graph::run(out, *scale, seed, output)
             }
             Paper::Lfs => {
                 let seed = run.as_ref().map_or(1, |run| run.seed);

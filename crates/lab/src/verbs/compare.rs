@@ -4,7 +4,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, Result};
 use silica_bench_compare::{
-    Request, Run, ScalingRequest, ScalingRun, Size, compare, scaling, table, thread_counts,
+    CacheRequest, CacheRun, Request, Run, ScalingRequest, ScalingRun, Size, caches, compare,
+    scaling, table, thread_counts,
 };
 use silica_console::{Global, Output, has_terminal};
 use std::ffi::OsString;
@@ -15,7 +16,8 @@ use std::sync::atomic::Ordering;
 #[derive(Args)]
 pub(crate) struct CompareArgs {
     /// limits, flash, ordered, sql, memory, server or all; or scaling: stores with 1, 2, 4 and more
-    /// threads. Stores lie below --path, on the device to be measured, or below --out.
+    /// threads; or cache: caches of memory and flash. Stores lie below --path, on the device to be
+    /// measured, or below --out.
     pub(crate) suite: String,
     /// Fewer workloads and keys: less than three minutes.
     #[arg(long, conflicts_with = "toy")]
@@ -52,7 +54,7 @@ pub(crate) struct CompareArgs {
     /// Of scaling: these numbers of threads.
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "threads_max")]
     pub(crate) threads: Vec<usize>,
-    /// Of scaling: seconds of each workload [default: 2; 0.5 with --quick].
+    /// Of scaling and cache: seconds of each workload [default: 2 and 10; 0.5 and 3 with --quick].
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
     /// Of scaling: threads that load a server [default: half of the cores, less one].
@@ -62,11 +64,16 @@ pub(crate) struct CompareArgs {
 
 /// The suite that is about threads.
 const SCALING: &str = "scaling";
+/// The suite of caches that are larger than memory.
+const CACHE: &str = "cache";
 
 /// Runs a suite and shows what it found.
 pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
     if args.suite == SCALING {
         return run_scaling(global, args, output);
+    }
+    if args.suite == CACHE {
+        return run_caches(global, args, output);
     }
     let run = Run {
         request: request(global, args),
@@ -117,6 +124,30 @@ fn run_scaling(global: &Global, args: &CompareArgs, output: &mut Output) -> Resu
     };
     let interrupted = silica_console::signals::interruption()?;
     let report = scaling(&run, &interrupted, &mut progress(output))?;
+    output.raw(report.text().as_bytes())?;
+    for file in &report.files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+/// Runs caches of memory and flash.
+fn run_caches(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let run = CacheRun {
+        request: CacheRequest {
+            size: size(args),
+            peers: args.peers.clone(),
+            seconds: args.seconds,
+            repetitions: args.repetitions,
+            memory_bytes: global.memory,
+        },
+        out: args.out.clone(),
+        stores: global.path.clone(),
+        child: child("cache-cell")?,
+    };
+    let interrupted = silica_console::signals::interruption()?;
+    let report = caches(&run, &interrupted, &mut progress(output))?;
     output.raw(report.text().as_bytes())?;
     for file in &report.files {
         output.line(format!("wrote {}", file.display()))?;

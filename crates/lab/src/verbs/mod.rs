@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod didacache;
 mod flash;
+mod graph;
 mod lfs;
 mod measured;
 mod model;

@@ -1,4 +1,5 @@
-//! Threads beside each other: readers see whole writes while others write, sync, rename and collect.
+//! Threads beside each other: readers see whole writes while others write, sync, rename and
+//! collect.
 
 use crate::model::*;
 use silica_base::{Prng, test_size};

@@ -1,5 +1,6 @@
 //! Operations on the whole store.
 
+use super::buffered::{detach, empty_all};
 use super::check::check_node;
 use super::leaf::bits;
 use super::lock::unlock;
@@ -45,7 +46,7 @@ pub(crate) fn clear<R: Region>(tree: &SpTree<R>) -> Result<()> {
     }
     let mut made = Vec::new();
     let give_up = |made: &[u64]| made.iter().for_each(|at| tree.space.free(*at));
-    let leaf = write_leaf(&tree.space, b"", &[], 0, &mut made).inspect_err(|_| give_up(&made))?;
+    let leaf = write_leaf(tree, b"", &[], 0, &mut made).inspect_err(|_| give_up(&made))?;
     let Some(node) = tree.nodes.make(leaf, false) else {
         give_up(&made);
         return Err(super::plan::too_many_leaves());
@@ -71,8 +72,17 @@ fn free_leaf<R: Region>(tree: &SpTree<R>, number: u32) {
     if is_sound {
         objects.extend(bits(leaf.bitmap()).filter_map(|at| leaf.slot(at).beside_at()));
         objects.extend(leaf.low().ok().and_then(|low| low.1));
+        if let Some(buffer) = tree.buffer_of(node) {
+            let own = buffer.places().filter(|(_, place)| !place.is_deleted);
+            objects.extend(own.filter_map(|(_, place)| place.slot.beside_at()));
+        }
     } else {
         tree.unchecked.fetch_sub(1, Ordering::Relaxed);
+    }
+    if let Some(buffer) = tree.buffer_of(node) {
+        // The leaf is none of the tree's any more, so its records do not count.
+        buffer.reset(0);
+        detach(tree, node);
     }
     // Readers that still look at the leaf find another version.
     unlock(node.lock_word());
@@ -83,6 +93,7 @@ fn free_leaf<R: Region>(tree: &SpTree<R>, number: u32) {
 /// Hands over the region as it is at one moment; writes wait.
 pub(crate) fn checkpoint<R: Region>(tree: &SpTree<R>, target: &mut dyn Checkpoint) -> Result<()> {
     let _alone = tree.gate.write();
+    empty_all(tree, &mut |_, _| ())?;
     tree.space.hand_over(&mut |bytes| target.piece(tree.space.name(), bytes))
 }
 
@@ -94,6 +105,7 @@ pub(crate) fn close<R: Region>(tree: &SpTree<R>, progress: &mut dyn FnMut(u64, u
     }
     let bytes = tree.space.region().len();
     progress(0, bytes);
+    empty_all(tree, &mut |done, all| progress(bytes / 2 / all * done, bytes))?;
     if !tree.space.is_marking() {
         tree.top.wait_for_readers();
         tree.space.trim()?;
@@ -109,7 +121,7 @@ pub(crate) fn inspect<R: Region>(tree: &SpTree<R>) -> String {
     let mut text = String::new();
     let region = tree.space.region();
     let state = if tree.state.load(Ordering::Relaxed) == OPEN { "open" } else { "closed" };
-    let lines: [(&str, String); 10] = [
+    let lines: [(&str, String); 12] = [
         ("state", state.into()),
         ("region", tree.space.name().into()),
         ("survives", region.class().to_string()),
@@ -118,6 +130,8 @@ pub(crate) fn inspect<R: Region>(tree: &SpTree<R>) -> String {
         ("entries", tree.entries().to_string()),
         ("leaves", tree.top.leaves().to_string()),
         ("leaves_unchecked", tree.unchecked().to_string()),
+        ("write_buffers", tree.buffers.count().to_string()),
+        ("log_bytes", tree.log.bytes().to_string()),
         ("node_bytes", tree.nodes.bytes().to_string()),
         ("top_layer_bytes", tree.top.bytes().to_string()),
     ];

@@ -4,7 +4,7 @@
 //! reaches. A leaf costs some 2 µs, and a line for each entry beside it.
 
 use super::entry::{Header, Torn};
-use super::layout::SUM;
+use super::layout::{SUM, Slot, sum_word};
 use super::leaf::{Leaf, bits};
 use super::nodes::Node;
 use super::tree::{Locked, SpTree};
@@ -45,17 +45,22 @@ pub(crate) fn check_locked<R: Region>(tree: &SpTree<R>, locked: &Locked<'_>) -> 
     let leaf = tree.leaf(locked.node.leaf());
     let contents =
         contents(tree, &leaf, tree.may_be_torn).map_err(|torn| torn.error(tree.space.name()))?;
+    let buffered = buffered(tree, locked.node, &leaf);
+    let buffered = buffered.map_err(|torn| torn.error(tree.space.name()))?;
     if tree.is_marking.load(Ordering::Acquire) {
         tree.space.mark(&contents.objects)?;
+        tree.space.mark(&buffered.objects)?;
     }
+    tree.note_expiry(buffered.first_expiry_ms);
     if leaf.known_sum() != contents.sum {
-        leaf.region().store(leaf.at + SUM, u64::from(contents.sum));
+        let word = sum_word(tree.space.store(), leaf.at, contents.sum, leaf.mark());
+        leaf.region().store(leaf.at + SUM, word);
         leaf.region().flush(leaf.at + SUM, 8);
         leaf.region().fence()?;
     }
     fill_filter(locked.node, &contents.hashes);
     tree.note_expiry(contents.first_expiry_ms);
-    locked.node.set_leaf(leaf.at, false);
+    locked.node.set_checked();
     tree.unchecked.fetch_sub(1, Ordering::Relaxed);
     Ok(())
 }
@@ -82,38 +87,68 @@ fn contents<R: Region>(
     contents.objects.extend(leaf.low()?.1);
     let mut key = Vec::new();
     for at in bits(bitmap) {
-        let slot = leaf.slot(at);
+        contents.add(tree, leaf, at, &leaf.slot(at), &mut key)?;
+    }
+    Ok(contents)
+}
+
+/// Reads what the buffer of a node has for its leaf.
+fn buffered<R: Region>(
+    tree: &SpTree<R>,
+    node: Node<'_>,
+    leaf: &Leaf<'_, R>,
+) -> Result<Contents, Torn> {
+    let (mut contents, mut key) = (Contents::default(), Vec::new());
+    let Some(buffer) = tree.buffer_of(node) else { return Ok(contents) };
+    for (_, place) in buffer.places().filter(|(_, place)| !place.is_deleted) {
+        contents.add(tree, leaf, 0, &place.slot, &mut key)?;
+    }
+    Ok(contents)
+}
+
+impl Contents {
+    /// Adds slot `at`, whose tag and header are checked. `key` is room for bytes.
+    fn add<R: Region>(
+        &mut self,
+        tree: &SpTree<R>,
+        leaf: &Leaf<'_, R>,
+        at: usize,
+        slot: &Slot,
+        key: &mut Vec<u8>,
+    ) -> Result<(), Torn> {
         key.clear();
-        leaf.read_key(at, &slot, &mut key)?;
-        let hash = tree.hash(&key);
+        leaf.read_key(at, slot, key)?;
+        let hash = tree.hash(key);
         if !slot.fits(hash) {
             return Err(Torn { at: leaf.slot_at(at) });
         }
-        contents.hashes.push(hash);
-        let Some(entry) = slot.beside_at() else { continue };
-        contents.objects.push(entry);
+        self.hashes.push(hash);
+        let Some(entry) = slot.beside_at() else { return Ok(()) };
+        self.objects.push(entry);
         let header = Header::read(leaf.region(), entry)?;
         if header.value_len <= CHECKED_BYTES {
             // A key that is damaged would only be missed, not met.
             key.clear();
-            header.read_whole(&tree.space, &mut key)?;
+            header.read_whole(&tree.space, key)?;
         }
         let expires = header.expires_unix_ms;
-        if expires != 0 && (contents.first_expiry_ms == 0 || expires < contents.first_expiry_ms) {
-            contents.first_expiry_ms = expires;
+        if expires != 0 && (self.first_expiry_ms == 0 || expires < self.first_expiry_ms) {
+            self.first_expiry_ms = expires;
         }
+        Ok(())
     }
-    Ok(contents)
 }
 
 /// Checks a leaf whose lock is held, with all its values, and that its keys are of its range.
 pub(crate) fn scrub<R: Region>(
     tree: &SpTree<R>,
+    node: Node<'_>,
     leaf: &Leaf<'_, R>,
     lower: &[u8],
     upper: Option<&[u8]>,
 ) -> Result<u64, Torn> {
     contents(tree, leaf, false)?;
+    scrub_buffer(tree, node, leaf, lower, upper)?;
     if leaf.low()?.0 != lower {
         return Err(Torn { at: leaf.at });
     }
@@ -146,4 +181,29 @@ pub(crate) fn scrub<R: Region>(
         return Err(Torn { at: leaf.at });
     }
     Ok(ordered.slots().len() as u64)
+}
+
+/// Checks what a buffer has for its leaf.
+fn scrub_buffer<R: Region>(
+    tree: &SpTree<R>,
+    node: Node<'_>,
+    leaf: &Leaf<'_, R>,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+) -> Result<(), Torn> {
+    buffered(tree, node, leaf)?;
+    let Some(buffer) = tree.buffer_of(node) else { return Ok(()) };
+    for (_, place) in buffer.places() {
+        let (mut key, mut bytes) = (Vec::new(), Vec::new());
+        leaf.read_key(0, &place.slot, &mut key)?;
+        let is_in_leaf = leaf.find(&key, place.slot.tag)?.is_some();
+        let is_in_range = *key >= *lower && upper.is_none_or(|upper| *key < *upper);
+        if !is_in_range || is_in_leaf != place.is_in_leaf {
+            return Err(Torn { at: leaf.at });
+        }
+        if let Some(entry) = place.slot.beside_at() {
+            Header::read(leaf.region(), entry)?.read_whole(&tree.space, &mut bytes)?;
+        }
+    }
+    Ok(())
 }

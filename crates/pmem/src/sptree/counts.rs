@@ -17,4 +17,6 @@ pub(crate) struct Counts {
     pub(crate) splits: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) sorted: AtomicU64,
+    pub(crate) buffer_merges: AtomicU64,
+    pub(crate) buffer_evictions: AtomicU64,
 }

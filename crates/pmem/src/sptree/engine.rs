@@ -144,6 +144,8 @@ impl<R: Region> Admin for SpTree<R> {
     fn set_memory_bytes(&self, bytes: u64) {
         self.memory_bytes.store(bytes, Ordering::Relaxed);
         self.space.set_limit(Config::region_bytes(bytes));
+        self.log.set_limit(Config::region_bytes(bytes));
+        self.share_memory();
     }
 
     fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {

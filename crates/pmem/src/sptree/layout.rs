@@ -4,6 +4,8 @@ use silica_engine::EntryRef;
 
 /// Bytes of a leaf: five XPLines.
 pub(crate) const LEAF_BYTES: u64 = 1280;
+/// Leaves lie at multiples of this.
+pub(crate) const LEAF_ALIGNMENT: u64 = 256;
 /// Slots of a leaf.
 pub(crate) const SLOTS: usize = 64;
 /// Entries of a leaf at most: an update needs a free slot.
@@ -155,6 +157,34 @@ pub(crate) fn checked(store: u64, offset: u64, low: u64) -> u64 {
 pub(crate) fn unchecked(store: u64, offset: u64, word: u64) -> Option<u64> {
     let low = word & OFFSET_MASK;
     (checked(store, offset, low) == word).then_some(low)
+}
+
+/// What a leaf's mark adds to its sum, so that a damaged mark is found with the sum.
+fn mark_sum(store: u64, leaf: u64, mark: u32) -> u32 {
+    if mark == 0 { 0 } else { fold(mix(mix(store, leaf), u64::from(mark))) }
+}
+
+/// The word of a leaf's sum and its mark.
+#[inline]
+pub(crate) fn sum_word(store: u64, leaf: u64, sum: u32, mark: u32) -> u64 {
+    u64::from(sum ^ mark_sum(store, leaf, mark)) | u64::from(mark) << 32
+}
+
+/// The sum in a word of [`sum_word`].
+#[inline]
+pub(crate) fn sum_of(store: u64, leaf: u64, word: u64) -> u32 {
+    word as u32 ^ mark_sum(store, leaf, mark_of(word))
+}
+
+/// The mark in a word of [`sum_word`].
+#[inline]
+pub(crate) fn mark_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// The check of a record of the log: of its words, where it lies, and its segment's lap.
+pub(crate) fn record_sum(store: u64, lap: u64, at: u64, words: [u64; 4]) -> u32 {
+    fold(words.into_iter().fold(mix(mix(store, lap), at), mix))
 }
 
 /// The check of what of a leaf's header never changes.

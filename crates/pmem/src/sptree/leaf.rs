@@ -5,9 +5,9 @@
 
 use super::entry::{Header, Torn};
 use super::layout::{
-    BITMAP, ENTRIES, Form, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT,
-    OFFSET_BITS, ORDER, PLAIN, SEQUENCE, SLOT_BYTES, SLOTS, SUM, Slot, TAGS, head, head_sum,
-    order_word, unchecked,
+    BITMAP, ENTRIES, Form, HEAD_SUM, INLINE_KEY_BYTES, LEAF_ALIGNMENT, LEAF_BYTES, LOW_AT,
+    LOW_HEAD, NEXT, OFFSET_BITS, ORDER, PLAIN, SEQUENCE, SLOT_BYTES, SLOTS, SUM, Slot, TAGS, head,
+    head_sum, mark_of, order_word, sum_of, unchecked,
 };
 use super::tags::match_tags;
 use crate::space::Space;
@@ -155,7 +155,7 @@ impl<'s, R: Region> Leaf<'s, R> {
 
     /// True if the slot, whose head is that of `key`, has `key`.
     #[inline(always)]
-    fn has_key(&self, at: usize, slot: &Slot, key: &[u8]) -> Result<bool, Torn> {
+    pub(crate) fn has_key(&self, at: usize, slot: &Slot, key: &[u8]) -> Result<bool, Torn> {
         Ok(match self.form(at, slot)? {
             Form::Plain => key.len() == INLINE_KEY_BYTES,
             Form::Short { key_len, .. } => key.len() == key_len,
@@ -228,7 +228,13 @@ impl<'s, R: Region> Leaf<'s, R> {
     /// The sum that the leaf says it has.
     #[inline(always)]
     pub(crate) fn known_sum(&self) -> u32 {
-        self.word(SUM) as u32
+        sum_of(self.space.store(), self.at, self.word(SUM))
+    }
+
+    /// The leaf's mark: records of the log count for the leaf if they have it.
+    #[inline(always)]
+    pub(crate) fn mark(&self) -> u32 {
+        mark_of(self.word(SUM))
     }
 
     /// True if `difference`, of the leaf's sum and the one it says, is what a change of one key
@@ -353,5 +359,5 @@ pub(crate) fn low_words(low: &[u8], at: u64) -> (u64, u64) {
 
 /// True if a leaf may begin at `at`.
 pub(crate) fn is_possible<R: Region>(region: &R, at: u64) -> bool {
-    at != 0 && at.is_multiple_of(256) && at + LEAF_BYTES <= region.len()
+    at != 0 && at.is_multiple_of(LEAF_ALIGNMENT) && at + LEAF_BYTES <= region.len()
 }

@@ -6,6 +6,7 @@ use crate::space::DURABILITY_CLASS;
 use silica_base::Striped;
 use silica_device::region::Region;
 use silica_engine::{Metric, MetricVisitor};
+use std::sync::atomic::Ordering;
 
 /// What a store of `sptree` counts that no other engine does.
 pub const METRICS: &[Metric] = &[
@@ -18,6 +19,12 @@ pub const METRICS: &[Metric] = &[
     Metric::counter("leaf_splits", "leaves split"),
     Metric::counter("leaf_merges", "leaves merged with a neighbour"),
     Metric::counter("leaves_sorted", "leaves sorted for a range"),
+    Metric::gauge("write_buffers", "leaves that have a write buffer"),
+    Metric::gauge("write_buffer_bytes", "memory of write buffers"),
+    Metric::gauge("log_bytes", "bytes of the log of write buffers in the region"),
+    Metric::counter("log_records", "records written to the log of write buffers"),
+    Metric::counter("buffer_merges", "write buffers that went to their leaves"),
+    Metric::counter("buffer_evictions", "write buffers taken from leaves with few writes"),
     Metric::counter("filter_misses", "keys that a filter said are not there"),
     Metric::counter("redo_records", "changes of several words at once"),
 ];
@@ -28,7 +35,7 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
     let space = &tree.space;
     let entries = tree.entries();
     let index = tree.index_bytes();
-    let values: [(&'static str, f64); 24] = [
+    let values: [(&'static str, f64); 30] = [
         ("gets", counts.sum(|c| &c.gets) as f64),
         ("get_hits", counts.sum(|c| &c.hits) as f64),
         ("filter_misses", counts.sum(|c| &c.filter_misses) as f64),
@@ -39,6 +46,12 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
         ("leaf_splits", counts.sum(|c| &c.splits) as f64),
         ("leaf_merges", counts.sum(|c| &c.merges) as f64),
         ("leaves_sorted", counts.sum(|c| &c.sorted) as f64),
+        ("write_buffers", tree.buffers.count() as f64),
+        ("write_buffer_bytes", tree.buffers.bytes() as f64),
+        ("log_bytes", tree.log.bytes() as f64),
+        ("log_records", tree.log.records.load(Ordering::Relaxed) as f64),
+        ("buffer_merges", counts.sum(|c| &c.buffer_merges) as f64),
+        ("buffer_evictions", counts.sum(|c| &c.buffer_evictions) as f64),
         ("entries_estimate", entries as f64),
         ("partitions", 1.0),
         ("index_bytes", index as f64),

@@ -7,6 +7,10 @@
 //! says when to use it.
 
 mod admin;
+mod apply;
+mod buffered;
+mod buffers;
+mod change;
 mod check;
 mod counts;
 mod engine;
@@ -15,14 +19,17 @@ mod history;
 mod layout;
 mod leaf;
 mod lock;
+mod log;
 mod merge;
 mod metrics;
 mod nodes;
 mod open;
 mod options;
 mod ordered;
+mod pieces;
 mod plan;
 mod read;
+mod replay;
 mod run;
 mod snapshot;
 mod sync;

@@ -8,18 +8,14 @@
 //! The paper's node has its range of keys; here the top layer's separators are that range, and
 //! coupling (`lock.rs`) finds out if it has changed.
 
-use super::layout::OFFSET_MASK;
+use super::layout::LEAF_ALIGNMENT;
 use super::lock::{begin_read, try_lock};
+use super::pieces::Pieces;
 use super::sync::{AtomicU64, Backoff, Ordering};
-use silica_base::{HugeVec, prefetch};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, OnceLock};
 
-/// Nodes that memory is taken for at a time: 1 MiB, of which only pages in use are resident.
-const PIECE_NODES: usize = 16 << 10;
-/// Pieces at most: 2^28 leaves hold some 340 GB.
-const PIECES: usize = 1 << 14;
-/// Bits of a node's number.
+/// Bits of a node's number: 2^28 leaves hold some 340 GB.
 pub(crate) const NUMBER_BITS: u32 = 28;
 
 /// Words of a node: lock, leaf, filter.
@@ -32,6 +28,10 @@ const FILTER_BITS: u64 = 6 * 64;
 
 /// The leaf was not checked since the opening, and its filter is empty.
 const IS_UNCHECKED: u64 = 1 << 63;
+/// Bits of a leaf's place in its word; behind them is the number of the leaf's write buffer.
+const PLACE_BITS: u32 = 40;
+/// Bits of a buffer's number.
+pub(crate) const BUFFER_BITS: u32 = 23;
 
 /// A node.
 #[derive(Clone, Copy)]
@@ -46,7 +46,21 @@ impl<'n> Node<'n> {
     /// Where the leaf lies.
     #[inline(always)]
     pub(crate) fn leaf(self) -> u64 {
-        self.0[LEAF].load(Ordering::Relaxed) & OFFSET_MASK
+        (self.0[LEAF].load(Ordering::Relaxed) & ((1 << PLACE_BITS) - 1)) * LEAF_ALIGNMENT
+    }
+
+    /// The number of the leaf's write buffer, 0 if it has none.
+    #[inline(always)]
+    pub(crate) fn buffer(self) -> u32 {
+        (self.0[LEAF].load(Ordering::Relaxed) << 1 >> (PLACE_BITS + 1)) as u32
+    }
+
+    /// Only for the holder of the lock.
+    pub(crate) fn set_buffer(self, number: u32) {
+        debug_assert!(number < 1 << BUFFER_BITS);
+        let word = self.0[LEAF].load(Ordering::Relaxed);
+        let others = word & (IS_UNCHECKED | ((1 << PLACE_BITS) - 1));
+        self.0[LEAF].store(others | u64::from(number) << PLACE_BITS, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -54,10 +68,23 @@ impl<'n> Node<'n> {
         self.0[LEAF].load(Ordering::Relaxed) & IS_UNCHECKED != 0
     }
 
-    /// Only for the holder of the lock.
+    /// Where the leaf lies from here on; it has no buffer. Only for the holder of the lock.
     pub(crate) fn set_leaf(self, leaf: u64, is_unchecked: bool) {
         let flag = if is_unchecked { IS_UNCHECKED } else { 0 };
-        self.0[LEAF].store(leaf | flag, Ordering::Relaxed);
+        self.0[LEAF].store((leaf / LEAF_ALIGNMENT) | flag, Ordering::Relaxed);
+    }
+
+    /// The leaf, which keeps its buffer, lies elsewhere from here on. Only for the holder of the
+    /// lock.
+    pub(crate) fn move_leaf(self, leaf: u64) {
+        let word = self.0[LEAF].load(Ordering::Relaxed) & !((1 << PLACE_BITS) - 1);
+        self.0[LEAF].store(word | (leaf / LEAF_ALIGNMENT), Ordering::Relaxed);
+    }
+
+    /// The leaf was checked. Only for the holder of the lock.
+    pub(crate) fn set_checked(self) {
+        let word = self.0[LEAF].load(Ordering::Relaxed);
+        self.0[LEAF].store(word & !IS_UNCHECKED, Ordering::Relaxed);
     }
 
     /// True if a key with this hash may be in the leaf.
@@ -113,32 +140,26 @@ fn bits_of(hash: u64) -> [u64; 4] {
 
 /// All nodes.
 pub(crate) struct Nodes {
-    pieces: Box<[OnceLock<HugeVec<Words>>]>,
+    pieces: Pieces<Words>,
     made: AtomicU32,
     free: Mutex<Vec<u32>>,
 }
 
 impl Nodes {
     pub(crate) fn new() -> Self {
-        let pieces = (0..PIECES).map(|_| OnceLock::new()).collect();
-        Nodes { pieces, made: AtomicU32::new(0), free: Mutex::default() }
+        Nodes { pieces: Pieces::new(NUMBER_BITS), made: AtomicU32::new(0), free: Mutex::default() }
     }
 
     /// A node that was made.
     #[inline(always)]
     pub(crate) fn get(&self, number: u32) -> Node<'_> {
-        let number = number as usize;
-        let piece = self.pieces[number / PIECE_NODES].get().expect("a node that was made");
-        Node(&piece[number % PIECE_NODES])
+        Node(self.pieces.get(number))
     }
 
     /// Asks the processor for a node that is looked at soon.
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
-        let number = number as usize;
-        if let Some(piece) = self.pieces[number / PIECE_NODES].get() {
-            prefetch(piece, number % PIECE_NODES);
-        }
+        self.pieces.prefetch(number);
     }
 
     /// A node for the leaf at `leaf`, unlocked, with an empty filter. Nobody finds it yet.
@@ -149,8 +170,10 @@ impl Nodes {
             Some(number) => number,
             None => {
                 let number = self.made.fetch_add(1, Ordering::Relaxed);
-                let piece = self.pieces.get(number as usize / PIECE_NODES)?;
-                piece.get_or_init(|| HugeVec::zeroed(PIECE_NODES));
+                if number >= 1 << NUMBER_BITS {
+                    return None;
+                }
+                self.pieces.make(number);
                 number
             }
         };
@@ -165,9 +188,14 @@ impl Nodes {
         self.free.lock().expect("no panic while locked").push(number);
     }
 
+    /// Nodes ever made.
+    pub(crate) fn made(&self) -> u32 {
+        self.made.load(Ordering::Relaxed)
+    }
+
     /// Bytes of memory of all nodes ever made.
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.made.load(Ordering::Relaxed)) * size_of::<Words>() as u64
+        u64::from(self.made()) * size_of::<Words>() as u64
     }
 }
 

@@ -6,10 +6,13 @@
 //! user or by background work. Splits and merges change their words together, so there is nothing
 //! to repair.
 
+use super::buffers::Buffers;
 use super::leaf::{Leaf, is_possible};
+use super::log::{Found, Log};
 use super::nodes::Nodes;
 use super::options::Config;
-use super::plan::{too_many_leaves, write_leaf};
+use super::plan::{too_many_leaves, write_marked_leaf};
+use super::replay::replay;
 use super::top::Top;
 use super::tree::{OPEN, SpTree, Upkeep};
 use super::{counts::Counts, entry, history::History, layout, write};
@@ -22,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 const FORMAT: Format =
-    Format { name: "sptree root", magic: b"SiST", version_bytes: 4, version: 1, steps: &[] };
+    Format { name: "sptree root", magic: b"SiST", version_bytes: 4, version: 2, steps: &[|_| ()] };
 /// The region's name.
 const NAME: &str = "sptree";
 /// Offsets in the root page.
@@ -36,6 +39,48 @@ struct Walked {
     leaves: Vec<(Vec<u8>, u32)>,
     entries: u64,
     unchecked: u64,
+    /// Marks of the leaves.
+    marks: Vec<u32>,
+}
+
+/// What is in memory of a store.
+struct Parts {
+    seed: HashSeed,
+    nodes: Nodes,
+    buffers: Buffers,
+    log: Log,
+    walked: Walked,
+}
+
+impl Parts {
+    /// Reads a store, or makes it.
+    fn read<R: Region>(space: &Space<R>, new_seed: HashSeed, config: &Config) -> Result<Parts> {
+        let (nodes, buffers) = (Nodes::new(), Buffers::new());
+        // Its first word is stored last, so a region without it never was a store.
+        let (seed, mut walked) = if space.region().load(ROOT) == 0 {
+            let first = make(space, new_seed)?;
+            let node = nodes.make(first, false).ok_or_else(too_many_leaves)?;
+            (
+                new_seed,
+                Walked {
+                    leaves: vec![(Vec::new(), node)],
+                    entries: 0,
+                    unchecked: 0,
+                    marks: Vec::new(),
+                },
+            )
+        } else {
+            let (seed, first) = read_root(space, config.buffers_percent > 0)?;
+            (seed, walk(space, &nodes, first)?)
+        };
+        let marks = std::mem::take(&mut walked.marks);
+        let region_bytes = Config::region_bytes(config.memory_bytes);
+        let Found { log, records } = Log::open(space, region_bytes, &marks)?;
+        let leaves = walked.leaves.iter().zip(marks).map(|((_, number), mark)| (*number, mark));
+        let added = replay(space.name(), &nodes, &buffers, leaves, records)?;
+        walked.entries = walked.entries.wrapping_add_signed(added);
+        Ok(Parts { seed, nodes, buffers, log, walked })
+    }
 }
 
 impl<R: Region> SpTree<R> {
@@ -59,30 +104,26 @@ impl<R: Region> SpTree<R> {
             limit_bytes: Config::region_bytes(config.memory_bytes),
             salvage: false,
         };
-        let Opened { space, is_new, was_settled, .. } = Space::open_on(regions, NAME, &settings)?;
-        // Its first word is stored last, so a region without it never was a store.
-        let nodes = Nodes::new();
-        let (seed, walked) = if is_new || space.region().load(ROOT) == 0 {
-            let first = make(&space, seed)?;
-            let node = nodes.make(first, false).ok_or_else(too_many_leaves)?;
-            (seed, Walked { leaves: vec![(Vec::new(), node)], entries: 0, unchecked: 0 })
-        } else {
-            let (seed, first) = read_root(&space)?;
-            (seed, walk(&space, &nodes, first)?)
-        };
-        let mut tree = Self::with(space, seed, nodes, walked, config, environment);
-        tree.may_be_torn = !was_settled;
-        Ok(tree)
+        let Opened { space, was_settled, .. } = Space::open_on(regions, NAME, &settings)?;
+        match Parts::read(&space, seed, &config) {
+            Ok(parts) => {
+                let mut tree = Self::with(space, parts, config, environment);
+                tree.may_be_torn = !was_settled;
+                tree.share_memory();
+                Ok(tree)
+            }
+            Err(error) => {
+                // What could be believed before this opening can be believed after it.
+                if was_settled {
+                    space.settle()?;
+                }
+                Err(error)
+            }
+        }
     }
 
-    fn with(
-        space: Space<R>,
-        seed: HashSeed,
-        nodes: Nodes,
-        walked: Walked,
-        config: Config,
-        environment: &Environment,
-    ) -> SpTree<R> {
+    fn with(space: Space<R>, parts: Parts, config: Config, environment: &Environment) -> SpTree<R> {
+        let Parts { seed, nodes, buffers, log, walked } = parts;
         let top = Top::new(&walked.leaves);
         SpTree {
             is_marking: AtomicBool::new(space.is_marking()),
@@ -92,6 +133,9 @@ impl<R: Region> SpTree<R> {
             config,
             descriptor: descriptor(space.region().class().survives_power_cut()),
             nodes,
+            buffers,
+            log,
+            buffer_bytes_max: AtomicU64::new(0),
             top,
             history: History::default(),
             gate: Biased::new(()),
@@ -140,7 +184,7 @@ fn descriptor(survives_power_cut: bool) -> Descriptor {
     }
 }
 
-/// The first eight bytes of the root page.
+/// The first eight bytes of the root page, as this version has them.
 fn front() -> u64 {
     let mut bytes = [0; 8];
     FORMAT.begin_in(&mut bytes);
@@ -155,7 +199,7 @@ fn front_sum(front: u64, seed: [u64; 2]) -> u64 {
 /// Makes an empty store. Its first leaf.
 fn make<R: Region>(space: &Space<R>, seed: HashSeed) -> Result<u64> {
     let region = space.region();
-    let leaf = write_leaf(space, b"", &[], 0, &mut Vec::new())?;
+    let leaf = write_marked_leaf(space, (b"", &[], 0), 0, &mut Vec::new())?;
     let words: [u64; 2] =
         std::array::from_fn(|at| u64::from_le_bytes(*seed.0[8 * at..].first_chunk().expect("8")));
     region.store(SEED, words[0]);
@@ -170,12 +214,14 @@ fn make<R: Region>(space: &Space<R>, seed: HashSeed) -> Result<u64> {
     Ok(leaf)
 }
 
-fn read_root<R: Region>(space: &Space<R>) -> Result<(HashSeed, u64)> {
+/// The seed and the first leaf. A root of an older version becomes one of this if `has_log`: from
+/// then on releases that do not know the log refuse it.
+fn read_root<R: Region>(space: &Space<R>, has_log: bool) -> Result<(HashSeed, u64)> {
     let region = space.region();
-    let front = region.load(ROOT);
-    FORMAT.version_of(space.name(), ROOT, &front.to_le_bytes())?;
+    let old = region.load(ROOT);
+    FORMAT.version_of(space.name(), ROOT, &old.to_le_bytes())?;
     let words = [region.load(SEED), region.load(SEED + 8)];
-    if region.load(FRONT_SUM) != front_sum(front, words) {
+    if region.load(FRONT_SUM) != front_sum(old, words) {
         let detail = "the root does not match its checksum: restore a backup";
         return Err(Error::corruption(space.name(), FRONT_SUM, detail));
     }
@@ -183,6 +229,12 @@ fn read_root<R: Region>(space: &Space<R>) -> Result<(HashSeed, u64)> {
     let first = first.ok_or_else(|| {
         Error::corruption(space.name(), FIRST_LEAF, "the first leaf is not known: restore a backup")
     })?;
+    if has_log && old != front() {
+        space.commit(&[
+            Change { offset: ROOT, new: front() },
+            Change { offset: FRONT_SUM, new: front_sum(front(), words) },
+        ])?;
+    }
     let mut seed = HashSeed([0; 16]);
     seed.0[..8].copy_from_slice(&words[0].to_le_bytes());
     seed.0[8..].copy_from_slice(&words[1].to_le_bytes());
@@ -191,7 +243,7 @@ fn read_root<R: Region>(space: &Space<R>) -> Result<(HashSeed, u64)> {
 
 /// Follows the links from the first leaf on.
 fn walk<R: Region>(space: &Space<R>, nodes: &Nodes, first: u64) -> Result<Walked> {
-    let mut walked = Walked { leaves: Vec::new(), entries: 0, unchecked: 0 };
+    let mut walked = Walked { leaves: Vec::new(), entries: 0, unchecked: 0, marks: Vec::new() };
     let damaged = |torn: entry::Torn| torn.error(space.name());
     let mut at = Some(first);
     while let Some(leaf) = at {
@@ -208,6 +260,7 @@ fn walk<R: Region>(space: &Space<R>, nodes: &Nodes, first: u64) -> Result<Walked
         }
         walked.entries += u64::from(leaf.bitmap().count_ones());
         walked.unchecked += 1;
+        walked.marks.push(leaf.mark());
         let node = nodes.make(leaf.at, true).ok_or_else(too_many_leaves)?;
         walked.leaves.push((low, node));
         at = leaf.next().map_err(damaged)?;

@@ -1,6 +1,6 @@
 //! The engine's options and what is read from them.
 
-use silica_engine::OptionKind::{Bool, Size};
+use silica_engine::OptionKind::{Bool, Choice, Count, Size};
 use silica_engine::{MEMORY_OPTION, OptionSpec, OptionValues};
 
 const MIB: u64 = 1 << 20;
@@ -19,6 +19,22 @@ pub const OPTIONS: &[OptionSpec] = &[
         tunable: false,
         doc: "bytes of the region and of all memory beside it",
     },
+    OptionSpec {
+        name: "buffers",
+        kind: Count(0, 100),
+        default: 0,
+        fixed: false,
+        tunable: true,
+        doc: "percent of the leaves that may have a write buffer in memory, logged in the region",
+    },
+    OptionSpec {
+        name: "merge",
+        kind: Choice(&["in-place", "out-of-place"]),
+        default: 0,
+        fixed: false,
+        tunable: true,
+        doc: "what a buffer goes to: free slots of its leaf, or a new leaf in the old one's place",
+    },
     switch("filters", "keep a filter of each leaf's keys in memory, so that misses read no leaf"),
     switch("sequences", "note the order of a leaf's keys in the leaf when a range has sorted them"),
 ];
@@ -31,6 +47,8 @@ const REGION_PART: (u64, u64) = (7, 8);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     pub(crate) memory_bytes: u64,
+    pub(crate) buffers_percent: u64,
+    pub(crate) merges_out_of_place: bool,
     pub(crate) has_filters: bool,
     pub(crate) has_sequences: bool,
 }
@@ -40,6 +58,8 @@ impl Config {
         let value = |name| options.value(OPTIONS, name);
         Config {
             memory_bytes: value(MEMORY_OPTION),
+            buffers_percent: value("buffers"),
+            merges_out_of_place: value("merge") != 0,
             has_filters: value("filters") != 0,
             has_sequences: value("sequences") != 0,
         }

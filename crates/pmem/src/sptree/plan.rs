@@ -12,30 +12,24 @@
 //! 5. New leaves are found only after the words are durable, the last one first: until all are, the
 //!    keys between belong to a node whose lock is held.
 
-use super::entry::{Torn, store_entry};
+pub(crate) mod rewrite;
+
+use super::change::{Before, Change, Gathered, Target, make_slot, note_of};
+use super::entry::Torn;
 use super::history::Kept;
 use super::layout::{
     BITMAP, ENTRIES_MAX, HEAD_SUM, INLINE_KEY_BYTES, LEAF_BYTES, LOW_AT, LOW_HEAD, NEXT, PLAIN,
-    SUM, Slot, TAGS, checked, head_sum, tag_of,
+    SUM, Slot, TAGS, checked, head_sum, mark_of, sum_word, tag_of,
 };
-use super::leaf::{Leaf, Meta, Value, low_sum, low_words};
+use super::leaf::{Leaf, low_sum, low_words};
 use super::nodes::Node;
 use super::tree::SpTree;
 use crate::space::Change as WordChange;
 use silica_base::{Error, ErrorKind, Result, shared_len};
 use silica_device::region::Region;
-use silica_engine::EntryRef;
 
 /// Entries of a leaf that a split makes, at most; but a leaf behind all others is filled.
 const SPLIT_FILL: usize = 44;
-
-/// A key and what it becomes; no entry: it is removed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Change<'c> {
-    pub(crate) key: &'c [u8],
-    pub(crate) hash: u64,
-    pub(crate) entry: Option<EntryRef<'c>>,
-}
 
 /// A leaf that nobody finds yet.
 struct NewLeaf {
@@ -51,6 +45,11 @@ pub(crate) struct Plan {
     bitmap: u64,
     old_sum: u32,
     sum: u32,
+    old_mark: u32,
+    /// Another one than before if the leaf gets what its buffer has.
+    mark: u32,
+    /// Entries that the buffer has more than the leaf, if the leaf gets them.
+    buffered: i64,
     /// The next leaf's word, if it changes.
     next: Option<u64>,
     leaves: Vec<NewLeaf>,
@@ -138,7 +137,8 @@ impl From<Error> for Obstacle {
 }
 
 impl Plan {
-    /// Prepares `changes` of a checked leaf: different keys of its range, in order.
+    /// Prepares `changes` of a checked leaf: different keys of its range, in order. What the leaf's
+    /// buffer has goes to the leaf with them.
     ///
     /// # Errors
     /// `Full`, `Corruption`: nothing has happened.
@@ -148,16 +148,34 @@ impl Plan {
         changes: &[Change<'_>],
     ) -> Result<Plan> {
         let leaf = tree.leaf(node.leaf());
+        let gathered = Gathered::of(tree, node).map_err(|torn| torn.error(tree.space.name()))?;
+        let Some(gathered) = gathered else { return Self::of(&leaf).fill(tree, node, changes) };
+        let (changes, stale) = gathered.with(changes);
         let mut plan = Plan::of(&leaf);
-        match plan.change_in_place(tree, node, &leaf, changes) {
-            Ok(()) => return Ok(plan),
-            Err(Obstacle::NoRoom) => plan.give_up(tree),
+        (plan.mark, plan.buffered) = (tree.log.new_mark(), gathered.added);
+        let mut plan = plan.fill(tree, node, &changes)?;
+        plan.stale.extend(stale);
+        Ok(plan)
+    }
+
+    /// Prepares `changes` in the leaf, or by splitting it if they have no room there.
+    fn fill<R: Region>(
+        mut self,
+        tree: &SpTree<R>,
+        node: Node<'_>,
+        changes: &[Change<'_>],
+    ) -> Result<Plan> {
+        let leaf = tree.leaf(node.leaf());
+        let (mark, buffered) = (self.mark, self.buffered);
+        match self.change_in_place(tree, node, &leaf, changes) {
+            Ok(()) => return Ok(self),
+            Err(Obstacle::NoRoom) => self.give_up(tree),
             Err(Obstacle::Failed(error)) => {
-                plan.give_up(tree);
+                self.give_up(tree);
                 return Err(error);
             }
         }
-        let mut plan = Plan::of(&leaf);
+        let mut plan = Plan { mark, buffered, ..Plan::of(&leaf) };
         match plan.split(tree, &leaf, changes) {
             Ok(()) => Ok(plan),
             Err(error) => {
@@ -175,6 +193,9 @@ impl Plan {
             bitmap,
             old_sum: leaf.known_sum(),
             sum: leaf.known_sum(),
+            old_mark: leaf.mark(),
+            mark: leaf.mark(),
+            buffered: 0,
             next: None,
             leaves: Vec::new(),
             hash: None,
@@ -188,7 +209,7 @@ impl Plan {
 
     /// True if nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.bitmap == self.old_bitmap && self.next.is_none()
+        self.bitmap == self.old_bitmap && self.next.is_none() && self.mark == self.old_mark
     }
 
     /// True if the leaf is left with few entries.
@@ -209,15 +230,15 @@ impl Plan {
             let may_be_there = !tree.config.has_filters || node.may_have(change.hash);
             let found = if may_be_there { leaf.find(change.key, tag) } else { Ok(None) };
             let found = found.map_err(|torn| torn.error(tree.space.name()))?;
-            self.note(tree, leaf, change.key, found.as_ref())?;
-            if let Some(entry) = &change.entry {
+            self.note(tree, leaf, change, found.as_ref())?;
+            if !matches!(change.to, Target::Removed) {
                 let has_room = writer.taken.count_ones() as usize <= ENTRIES_MAX
                     && (found.is_some() || (writer.bitmap.count_ones() as usize) < ENTRIES_MAX);
                 if !has_room {
                     return Err(Obstacle::NoRoom);
                 }
-                let slot = self.slot_of(tree, change.key, entry, change.hash)?;
-                if !writer.insert(&slot) {
+                let slot = self.slot_of(tree, change)?;
+                if !slot.is_none_or(|slot| writer.insert(&slot)) {
                     return Err(Obstacle::NoRoom);
                 }
                 self.add_hash(change.hash);
@@ -234,21 +255,21 @@ impl Plan {
         Ok(())
     }
 
-    /// The slot of an entry, which is stored beside the leaf if it has to.
+    /// The slot of a key from here on, whose entry is stored beside the leaf if it has to; `None`
+    /// if the key is removed.
     fn slot_of<R: Region>(
         &mut self,
         tree: &SpTree<R>,
-        key: &[u8],
-        entry: &EntryRef<'_>,
-        hash: u64,
-    ) -> Result<Slot> {
-        if let Some(slot) = Slot::inline(key, entry, tag_of(hash)) {
-            return Ok(slot);
-        }
-        let at = store_entry(&tree.space, key, entry)?;
-        self.made.push(at);
-        tree.note_expiry(entry.expires_unix_ms);
-        Ok(Slot::beside(key, at, hash))
+        change: &Change<'_>,
+    ) -> Result<Option<Slot>> {
+        let entry = match &change.to {
+            Target::Removed => return Ok(None),
+            Target::Slot(slot) => return Ok(Some(*slot)),
+            Target::Entry(entry) => entry,
+        };
+        let slot = make_slot(tree, change.key, entry, change.hash)?;
+        self.made.extend(slot.beside_at());
+        Ok(Some(slot))
     }
 
     fn add_hash(&mut self, hash: u64) {
@@ -263,14 +284,15 @@ impl Plan {
         &mut self,
         tree: &SpTree<R>,
         leaf: &Leaf<'_, R>,
-        key: &[u8],
+        change: &Change<'_>,
         found: Option<&(usize, Slot)>,
     ) -> Result<()> {
-        if tree.history.is_held() {
-            let kept = found.map(|(at, slot)| kept(leaf, *at, slot)).transpose();
-            let kept = kept.map_err(|torn| torn.error(tree.space.name()))?;
-            self.notes.push((key.to_vec(), kept));
-        }
+        let before = match change.before {
+            Before::Same => return Ok(()),
+            Before::InLeaf => found.map(|(_, slot)| *slot),
+            Before::Buffered(slot) => slot,
+        };
+        self.notes.extend(note_of(tree, leaf, change.key, before)?);
         Ok(())
     }
 
@@ -331,7 +353,7 @@ impl Plan {
                 && key.is_none_or(|key| change.key < key)
             {
                 changes_left = rest;
-                plan.note(tree, leaf, change.key, None)?;
+                plan.note(tree, leaf, change, None)?;
                 plan.push_new(tree, items, change)?;
             }
             let same = changes_left.first().filter(|change| Some(change.key) == key);
@@ -346,7 +368,7 @@ impl Plan {
             leaf.read_key(at, &slot, &mut key).map_err(torn)?;
             let same = take_before(self, &mut items, Some(&key))?;
             if let Some(change) = same {
-                self.note(tree, leaf, change.key, Some(&(at, slot)))?;
+                self.note(tree, leaf, change, Some(&(at, slot)))?;
                 self.stale.extend(slot.beside_at());
                 self.push_new(tree, &mut items, change)?;
             } else {
@@ -365,8 +387,7 @@ impl Plan {
         items: &mut Vec<Item>,
         change: &Change<'_>,
     ) -> Result<()> {
-        if let Some(entry) = &change.entry {
-            let slot = self.slot_of(tree, change.key, entry, change.hash)?;
+        if let Some(slot) = self.slot_of(tree, change)? {
             items.push(Item { key: change.key.to_vec(), hash: change.hash, slot, old: None });
         }
         Ok(())
@@ -384,7 +405,7 @@ impl Plan {
         let first = &items[0].key;
         let low = first[..first.len().min(shared_len(before, first) + 1)].to_vec();
         let slots: Vec<Slot> = items.iter().map(|item| item.slot).collect();
-        let at = write_leaf(&tree.space, &low, &slots, next, &mut self.made)?;
+        let at = write_leaf(tree, &low, &slots, next, &mut self.made)?;
         let node = tree.nodes.make(at, false).ok_or_else(too_many_leaves)?;
         let new = tree.nodes.get(node);
         items.iter().for_each(|item| new.add(item.hash));
@@ -393,10 +414,13 @@ impl Plan {
     }
 
     /// The words that make the plan happen.
-    pub(crate) fn words(&self, into: &mut Vec<WordChange>) {
+    pub(crate) fn words(&self, store: u64, into: &mut Vec<WordChange>) {
         if self.bitmap != self.old_bitmap {
             into.push(WordChange { offset: self.leaf + BITMAP, new: self.bitmap });
-            into.push(WordChange { offset: self.leaf + SUM, new: u64::from(self.sum) });
+        }
+        if self.bitmap != self.old_bitmap || self.mark != self.old_mark {
+            let new = sum_word(store, self.leaf, self.sum, self.mark);
+            into.push(WordChange { offset: self.leaf + SUM, new });
         }
         if let Some(next) = self.next {
             into.push(WordChange { offset: self.leaf + NEXT, new: next });
@@ -408,14 +432,15 @@ impl Plan {
     /// # Errors
     /// Those of [`crate::space::Space::commit`].
     pub(crate) fn commit<R: Region>(&self, tree: &SpTree<R>) -> Result<()> {
-        if self.next.is_some() {
+        let store = tree.space.store();
+        if self.next.is_some() || self.mark != self.old_mark {
             let mut words = Vec::new();
-            self.words(&mut words);
+            self.words(store, &mut words);
             return tree.space.commit(&words);
         }
         let region = tree.space.region();
         region.fence()?;
-        region.store(self.leaf + SUM, u64::from(self.sum));
+        region.store(self.leaf + SUM, sum_word(store, self.leaf, self.sum, self.mark));
         region.store(self.leaf + BITMAP, self.bitmap);
         region.flush(self.leaf, 64);
         region.fence()
@@ -424,7 +449,9 @@ impl Plan {
     /// True if its words are what it wanted them to be.
     pub(crate) fn has_happened<R: Region>(&self, tree: &SpTree<R>) -> bool {
         let word = |offset| tree.space.region().load(self.leaf + offset);
-        word(BITMAP) == self.bitmap && self.next.is_none_or(|next| word(NEXT) == next)
+        word(BITMAP) == self.bitmap
+            && mark_of(word(SUM)) == self.mark
+            && self.next.is_none_or(|next| word(NEXT) == next)
     }
 
     /// Brings filters before a plan's bits are seen. Only for the holder of the node's lock.
@@ -444,13 +471,18 @@ impl Plan {
             node.clear_filter();
             self.hash.iter().chain(&self.hashes).for_each(|hash| node.add(*hash));
         }
+        if self.mark != self.old_mark {
+            tree.buffers.get(node.buffer()).reset(self.mark);
+            tree.counts.add(|counts| &counts.buffer_merges, 1);
+        }
         self.stale
     }
 
-    /// Entries more than before.
+    /// Entries more than before, in leaf and buffer.
     pub(crate) fn added(&self) -> i64 {
         let in_new: u32 = self.leaves.iter().map(|leaf| leaf.entries).sum();
-        i64::from(self.bitmap.count_ones() + in_new) - i64::from(self.old_bitmap.count_ones())
+        let before = i64::from(self.old_bitmap.count_ones()) + self.buffered;
+        i64::from(self.bitmap.count_ones() + in_new) - before
     }
 
     /// Frees what was prepared, of which nothing has happened.
@@ -518,24 +550,24 @@ pub(crate) fn too_many_leaves() -> Error {
     Error::new(ErrorKind::Full, message)
 }
 
-/// What is kept of an entry for snapshots.
-fn kept<R: Region>(leaf: &Leaf<'_, R>, at: usize, slot: &Slot) -> Result<Kept, Torn> {
-    let mut value = Vec::new();
-    let Value::Read(meta, skip) = leaf.read_value(at, slot, &mut value, usize::MAX)? else {
-        unreachable!("no value is larger than any");
-    };
-    value.drain(..skip);
-    let Meta { expires_unix_ms, user_bits } = meta;
-    Ok(Kept { value, expires_unix_ms, user_bits })
-}
-
 /// Writes a leaf that nothing names yet and begins to make it durable. Where it lies; what was
 /// allocated for it goes to `made`.
 pub(crate) fn write_leaf<R: Region>(
-    space: &crate::space::Space<R>,
+    tree: &SpTree<R>,
     low: &[u8],
     slots: &[Slot],
     next: u64,
+    made: &mut Vec<u64>,
+) -> Result<u64> {
+    let mark = if tree.log.is_used() { tree.log.new_mark() } else { 0 };
+    write_marked_leaf(&tree.space, (low, slots, next), mark, made)
+}
+
+/// As [`write_leaf`], of lowest key, slots and next leaf, with this mark.
+pub(crate) fn write_marked_leaf<R: Region>(
+    space: &crate::space::Space<R>,
+    (low, slots, next): (&[u8], &[Slot], u64),
+    mark: u32,
     made: &mut Vec<u64>,
 ) -> Result<u64> {
     let region = space.region();
@@ -557,7 +589,7 @@ pub(crate) fn write_leaf<R: Region>(
     let head_sum = head_sum(space.store(), at, low_head, low_at);
     let words = [
         (BITMAP, writer.bitmap),
-        (SUM, u64::from(writer.sum)),
+        (SUM, sum_word(space.store(), at, writer.sum, mark)),
         (PLAIN, writer.plain),
         (NEXT, checked(space.store(), at + NEXT, next)),
         (LOW_HEAD, low_head),

@@ -5,9 +5,10 @@
 
 use super::check::check_node;
 use super::entry::Torn;
-use super::layout::tag_of;
-use super::leaf::{Meta, Value};
+use super::layout::{Slot, tag_of};
+use super::leaf::{Leaf, Meta, Value};
 use super::lock::{begin_read, end_read};
+use super::nodes::Node;
 use super::sync::Backoff;
 use super::top::{Seek, View};
 use super::tree::SpTree;
@@ -60,6 +61,9 @@ pub(crate) fn read_many<R: Region>(
         probes.iter_mut().zip(hashes).for_each(|(probe, hash)| probe.hash = hash);
         tree.top.view(|view| {
             find_nodes(tree, &view, group, probes);
+            if tree.buffers.count() > 0 {
+                ask_buffers(tree, group, probes, &mut bytes);
+            }
             ask_filters(tree, probes);
             match_tags(tree, probes);
             read_slots(tree, group, probes, &mut bytes);
@@ -99,7 +103,43 @@ fn find_nodes<R: Region>(tree: &SpTree<R>, view: &View<'_>, keys: &[&[u8]], prob
             && !node.is_unchecked()
         {
             (probe.node, probe.version, probe.stage) = (found.node, version, Stage::UnderWay);
+            if node.buffer() != 0 {
+                tree.buffers.prefetch(node.buffer());
+            }
         }
+    }
+}
+
+/// Looks into write buffers.
+fn ask_buffers<R: Region>(
+    tree: &SpTree<R>,
+    keys: &[&[u8]],
+    probes: &mut [Probe],
+    bytes: &mut Vec<u8>,
+) {
+    let under_way = keys.iter().zip(probes).filter(|(_, probe)| probe.stage == Stage::UnderWay);
+    for (key, probe) in under_way {
+        let node = tree.nodes.get(probe.node);
+        let Some(buffer) = tree.buffer_of(node) else { continue };
+        let (leaf, start) = (tree.leaf(node.leaf()), bytes.len());
+        let found = buffer.find(&leaf, key, tag_of(probe.hash));
+        let read = found.and_then(|found| match found {
+            Some((_, place)) if place.is_deleted => Ok(Some(None)),
+            Some((_, place)) => {
+                leaf.read_value(0, &place.slot, bytes, LARGE_BYTES).map(|value| Some(Some(value)))
+            }
+            None => Ok(None),
+        });
+        probe.stage = match read {
+            _ if !end_read(node.lock_word(), probe.version) => Stage::Alone,
+            Ok(None) => continue,
+            Ok(Some(None)) => Stage::Missing,
+            Ok(Some(Some(Value::Read(meta, skip)))) => {
+                (probe.meta, probe.value) = (meta, (start + skip, bytes.len()));
+                Stage::Found
+            }
+            Ok(Some(Some(Value::Large(_)))) | Err(_) => Stage::Alone,
+        };
     }
 }
 
@@ -272,14 +312,10 @@ fn try_read<R: Region>(
         return Some(Try::Check(found.node));
     }
     let leaf = tree.leaf(node.leaf());
-    let read = if tree.config.has_filters && !node.may_have(hash) {
-        Ok(None)
-    } else {
-        leaf.find(key, tag_of(hash)).and_then(|found| match found {
-            Some((at, slot)) => leaf.read_value(at, &slot, out, bytes_max).map(Some),
-            None => Ok(None),
-        })
-    };
+    let read = find_slot(tree, node, &leaf, key, hash).and_then(|found| match found {
+        Some((at, slot)) => leaf.read_value(at, &slot, out, bytes_max).map(Some),
+        None => Ok(None),
+    });
     if !end_read(node.lock_word(), version) {
         return None;
     }
@@ -289,4 +325,23 @@ fn try_read<R: Region>(
         Ok(Some(Value::Large(len))) => Try::Large(len),
         Err(torn) => Try::Torn(torn),
     })
+}
+
+/// The slot of a key, in the buffer or in the leaf.
+fn find_slot<R: Region>(
+    tree: &SpTree<R>,
+    node: Node<'_>,
+    leaf: &Leaf<'_, R>,
+    key: &[u8],
+    hash: u64,
+) -> Result<Option<(usize, Slot)>, Torn> {
+    if let Some(buffer) = tree.buffer_of(node)
+        && let Some((at, place)) = buffer.find(leaf, key, tag_of(hash))?
+    {
+        return Ok((!place.is_deleted).then_some((at, place.slot)));
+    }
+    if tree.config.has_filters && !node.may_have(hash) {
+        return Ok(None);
+    }
+    leaf.find(key, tag_of(hash))
 }

@@ -3,9 +3,10 @@
 //! The order comes from the leaf's sequence array; if that does not hold, the leaf is sorted, and
 //! the order noted for the next range unless a writer has come.
 
+use super::buffers::{Buffer, Buffered};
 use super::check::check_node;
 use super::entry::Torn;
-use super::layout::SLOTS;
+use super::layout::{SLOTS, Slot};
 use super::leaf::{Leaf, Meta, Value};
 use super::lock::{end_read, try_lock, unlock};
 use super::sync::Backoff;
@@ -92,7 +93,12 @@ impl Run {
                 continue;
             }
             let leaf = tree.leaf(node.leaf());
-            let read = tree.top.view(|_| self.read(tree, &leaf, moment));
+            let buffer = tree.buffer_of(node);
+            let read = tree.top.view(|_| {
+                let is_in_order = self.read(tree, &leaf, moment)?;
+                buffer.map_or(Ok(()), |buffer| self.read_buffer(&leaf, buffer, moment))?;
+                Ok::<_, Torn>(is_in_order)
+            });
             if !end_read(node.lock_word(), self.bounds.version) {
                 backoff.pause();
                 continue;
@@ -127,7 +133,6 @@ impl Run {
         let bitmap = leaf.bitmap();
         let is_in_order = leaf.is_in_order(bitmap);
         let ordered = leaf.ordered(bitmap)?;
-        let values_max = if moment.is_of_keys { 0 } else { LAZY_BYTES };
         for at in ordered.slots() {
             let at = usize::from(*at) % 64;
             let slot = leaf.slot(at);
@@ -141,20 +146,57 @@ impl Run {
                 self.entries.push(entry);
                 continue;
             }
-            leaf.read_key(at, &slot, &mut self.bytes)?;
-            let key_end = self.bytes.len();
-            let (meta, skip, is_lazy) =
-                match leaf.read_value(at, &slot, &mut self.bytes, values_max)? {
-                    Value::Read(meta, skip) => (meta, skip, false),
-                    Value::Large(_) => (leaf.read_meta(at, &slot)?, 0, true),
-                };
-            let (value_start, value_end) = (key_end + skip, self.bytes.len());
-            self.entries.push(Entry { start, key_end, value_start, value_end, meta, is_lazy });
+            let entry = self.read_slot(leaf, at, &slot, moment)?;
+            self.entries.push(entry);
         }
         if !is_in_order {
             tree.counts.add(|counts| &counts.sorted, 1);
         }
         Ok(is_in_order)
+    }
+
+    /// Copies an entry.
+    fn read_slot<R: Region>(
+        &mut self,
+        leaf: &Leaf<'_, R>,
+        at: usize,
+        slot: &Slot,
+        moment: Moment,
+    ) -> Result<Entry, Torn> {
+        let values_max = if moment.is_of_keys { 0 } else { LAZY_BYTES };
+        let start = self.bytes.len();
+        leaf.read_key(at, slot, &mut self.bytes)?;
+        let key_end = self.bytes.len();
+        let (meta, skip, is_lazy) = match leaf.read_value(at, slot, &mut self.bytes, values_max)? {
+            Value::Read(meta, skip) => (meta, skip, false),
+            Value::Large(_) => (leaf.read_meta(at, slot)?, 0, true),
+        };
+        let (value_start, value_end) = (key_end + skip, self.bytes.len());
+        Ok(Entry { start, key_end, value_start, value_end, meta, is_lazy })
+    }
+
+    /// Lays what a buffer has over what its leaf has.
+    fn read_buffer<R: Region>(
+        &mut self,
+        leaf: &Leaf<'_, R>,
+        buffer: Buffer<'_>,
+        moment: Moment,
+    ) -> Result<(), Torn> {
+        for (_, Buffered { slot, is_deleted, .. }) in buffer.places() {
+            let entry = self.read_slot(leaf, 0, &slot, moment)?;
+            let key = &self.bytes[entry.start..entry.key_end];
+            let at = self.before(key);
+            let is_there = at < self.len() && self.key(at) == key;
+            match (is_deleted, is_there) {
+                (true, true) => {
+                    self.entries.remove(at);
+                }
+                (true, false) => {}
+                (false, true) => self.entries[at] = entry,
+                (false, false) => self.entries.insert(at, entry),
+            }
+        }
+        Ok(())
     }
 
     fn note_order<R: Region>(&self, tree: &SpTree<R>, leaf: &Leaf<'_, R>) {

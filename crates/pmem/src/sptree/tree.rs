@@ -1,9 +1,11 @@
 //! The tree's parts, and what all of its work begins with.
 
+use super::buffers::{BUFFER_BYTES, Buffer, Buffers};
 use super::counts::Counts;
 use super::history::{History, Kept};
 use super::leaf::Leaf;
 use super::lock::unlock;
+use super::log::Log;
 use super::nodes::{Node, Nodes};
 use super::options::Config;
 use super::top::Top;
@@ -23,6 +25,10 @@ pub struct SpTree<R: Region> {
     pub(crate) config: Config,
     pub(crate) descriptor: Descriptor,
     pub(crate) nodes: Nodes,
+    pub(crate) buffers: Buffers,
+    pub(crate) log: Log,
+    /// Bytes of memory that buffers may take.
+    pub(crate) buffer_bytes_max: AtomicU64,
     pub(crate) top: Top,
     pub(crate) history: History,
     /// Writes of one key hold it together; batches, and whoever takes a snapshot, hold it alone.
@@ -93,9 +99,34 @@ impl<R: Region> SpTree<R> {
         self.unchecked.load(Ordering::Relaxed)
     }
 
-    /// Bytes of nodes, top layer and the allocator's book.
+    /// The write buffer of a node's leaf, if it has one.
+    #[inline(always)]
+    pub(crate) fn buffer_of(&self, node: Node<'_>) -> Option<Buffer<'_>> {
+        let number = node.buffer();
+        (number != 0).then(|| self.buffers.get(number))
+    }
+
+    /// Bytes of nodes, top layer, write buffers and the allocator's book.
     pub(crate) fn index_bytes(&self) -> u64 {
+        self.fixed_bytes() + self.buffers.bytes()
+    }
+
+    fn fixed_bytes(&self) -> u64 {
         self.nodes.bytes() + self.top.bytes() + self.space.memory_bytes()
+    }
+
+    /// Buffers that may be in use: a share of the leaves, as far as there is memory.
+    pub(crate) fn buffers_max(&self) -> u64 {
+        let share = u64::from(self.nodes.made()) * self.config.buffers_percent / 100;
+        let bytes = self.buffer_bytes_max.load(Ordering::Relaxed);
+        share.max(u64::from(self.config.buffers_percent > 0)).min(bytes / BUFFER_BYTES)
+    }
+
+    /// What region, index and snapshots leave of the memory number is for buffers.
+    pub(crate) fn share_memory(&self) {
+        let memory = self.memory_bytes();
+        let taken = self.space.region().len() + self.fixed_bytes() + Config::history_bytes(memory);
+        self.buffer_bytes_max.store(memory.saturating_sub(taken), Ordering::Relaxed);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Background work, a bounded piece at a time: leaves are checked after an opening, what has
 //! expired is removed, small chunks of the top layer are joined.
 
+use super::buffered::{empty_buffer_of, evict};
 use super::check::{check_node, scrub};
 use super::entry::Header;
 use super::layout::LEAF_BYTES;
@@ -24,7 +25,25 @@ pub(crate) fn maintain<R: Region>(tree: &SpTree<R>, budget: Budget) -> Result<Pr
     check_some(tree, &mut upkeep, &mut leaves_left, &mut progress)?;
     sweep_some(tree, &mut upkeep, &mut leaves_left, &mut progress)?;
     progress.more |= tree.top.join_small();
+    tree.share_memory();
+    progress.more |= shrink_buffers(tree, leaves_left)?;
     Ok(progress)
+}
+
+/// Takes buffers away that there is no memory for any more; true if there are more of them.
+fn shrink_buffers<R: Region>(tree: &SpTree<R>, leaves: u64) -> Result<bool> {
+    let max = tree.buffers_max();
+    for _ in 0..leaves.max(1) {
+        if tree.buffers.count() <= max {
+            return Ok(false);
+        }
+        let _with_others = tree.gate.read();
+        // Buffers that were written lately are left in the first rounds.
+        if !evict(tree)? {
+            return Ok(false);
+        }
+    }
+    Ok(tree.buffers.count() > max)
 }
 
 /// Checks leaves that were not touched since the opening.
@@ -83,6 +102,7 @@ fn sweep_some<R: Region>(
             progress.more |= *leaves_left == 0;
             return Ok(());
         }
+        empty_buffer_of(tree, &from)?;
         tree.top.bounds(Some(&from), Seek::At, &tree.nodes, &mut bounds);
         *leaves_left -= 1;
         progress.bytes += LEAF_BYTES;
@@ -137,7 +157,7 @@ pub(crate) fn verify<R: Region>(tree: &SpTree<R>) -> Result<()> {
         let locked = lock_leaf(tree, &key, &mut bounds);
         super::check::check_locked(tree, &locked)?;
         let leaf = tree.leaf(locked.node.leaf());
-        let scrubbed = scrub(tree, &leaf, &bounds.lower, bounds.upper.as_deref());
+        let scrubbed = scrub(tree, locked.node, &leaf, &bounds.lower, bounds.upper.as_deref());
         scrubbed.map_err(|torn| torn.error(tree.space.name()))?;
         from = bounds.upper.take();
     }

@@ -4,12 +4,16 @@
 //! each leaf it changes, and then has all words change at once: all of it is there after a crash,
 //! or nothing.
 
+use super::apply::{apply, settle_failed, unlock_and_free};
+use super::buffered::{asks, buffer_one, evict, make_room};
+use super::change::Change;
 use super::check::{check_locked, check_node};
 use super::entry::check_sizes;
+use super::layout::tag_of;
 use super::lock::try_lock;
 use super::merge::merge_small;
-use super::nodes::NUMBER_BITS;
-use super::plan::{Change, Plan};
+use super::nodes::{NUMBER_BITS, Node};
+use super::plan::Plan;
 use super::run::keys_within;
 use super::sync::Backoff;
 use super::top::{Bounds, Seek};
@@ -96,10 +100,18 @@ pub(crate) fn prefetch_leaves<R: Region>(tree: &SpTree<R>, ops: &[Op<'_>]) {
     tree.top.view(|view| {
         for op in ops {
             if let Some(found) = view.find_in(view.chunk_of(op.key), op.key, Seek::At) {
-                tree.leaf(tree.nodes.get(found.node).leaf()).prefetch();
+                prefetch_of(tree, tree.nodes.get(found.node));
             }
         }
     });
+}
+
+/// Asks the processor for what a write of a node's leaf looks at first.
+fn prefetch_of<R: Region>(tree: &SpTree<R>, node: Node<'_>) {
+    match node.buffer() {
+        0 => tree.leaf(node.leaf()).prefetch(),
+        buffer => tree.buffers.prefetch(buffer),
+    }
 }
 
 /// Leaves that a write has left with few entries are merged, as far as that does not wait.
@@ -130,15 +142,25 @@ fn write_one<R: Region>(
         OpKind::Put(entry) => Some(entry),
         OpKind::Delete | OpKind::DeleteRange(_) => None,
     };
-    let change = Change { key: op.key, hash: tree.hash(op.key), entry };
+    let change = Change::new(op.key, tree.hash(op.key), entry);
+    if tree.log.is_short() {
+        make_room(tree)?;
+    }
     let leaves_few = {
         let _with_others = tree.gate.read();
-        let Some(locked) = lock_node(tree, op.key, expected) else { return Ok(false) };
+        let Some((locked, number, version)) = lock_node(tree, op.key, expected) else {
+            return Ok(false);
+        };
         if is_over() {
             return Ok(false);
         }
         check_locked(tree, &locked)?;
-        change_one(tree, locked, change)?
+        let leaves_few = change_one(tree, locked, number, &change)?;
+        // Another leaf's damage is no failure of this write: it waits for whoever reads that leaf.
+        if asks(tree, tree.nodes.get(number), version) && evict(tree).unwrap_or(false) {
+            tree.counts.add(|counts| &counts.buffer_evictions, 1);
+        }
+        leaves_few
     };
     count(tree, op);
     if leaves_few {
@@ -147,12 +169,13 @@ fn write_one<R: Region>(
     Ok(true)
 }
 
-/// Locks the node of `key`; `None` if it is not in the expected state.
+/// Locks the node of `key`: its number, and the version it had; `None` if it is not in the expected
+/// state.
 fn lock_node<'t, R: Region>(
     tree: &'t SpTree<R>,
     key: &[u8],
     expected: Option<Seen>,
-) -> Option<Locked<'t>> {
+) -> Option<(Locked<'t>, u32, u64)> {
     let mut backoff = Backoff::default();
     loop {
         let (number, version) = tree.top.find(key, &tree.nodes);
@@ -160,56 +183,28 @@ fn lock_node<'t, R: Region>(
             return None;
         }
         let node = tree.nodes.get(number);
-        tree.leaf(node.leaf()).prefetch();
+        prefetch_of(tree, node);
         if try_lock(node.lock_word(), version) {
-            return Some(Locked { node });
+            return Some((Locked { node }, number, version));
         }
         backoff.pause();
     }
 }
 
-/// Changes one key of a node that is locked; true if its leaf is left with few entries.
-fn change_one<R: Region>(tree: &SpTree<R>, locked: Locked<'_>, change: Change<'_>) -> Result<bool> {
-    let mut plan = Plan::prepare(tree, locked.node, &[change])?;
-    // A delete of a missing key is a write, too.
-    if !plan.notes.is_empty()
-        && let Err(error) = tree.note(std::mem::take(&mut plan.notes))
-    {
-        plan.give_up(tree);
-        return Err(error);
-    }
-    if plan.is_empty() {
-        return Ok(false);
-    }
-    plan.prepare_filter(locked.node);
-    let committed = plan.commit(tree);
-    if let Err(error) = committed {
-        return Err(settle_failed(tree, vec![(plan, locked)], error));
-    }
-    tree.add_entries(plan.added());
-    let leaves_few = plan.leaves_few();
-    let stale = plan.finish(tree, locked.node);
-    drop(locked);
-    stale.iter().for_each(|at| tree.space.free(*at));
-    Ok(leaves_few)
-}
-
-/// After a commit that failed: what is in memory follows what is in the region.
-fn settle_failed<R: Region>(
+/// Changes one key of a checked node that is locked, in its buffer or in its leaf; true if the leaf
+/// is left with few entries.
+fn change_one<R: Region>(
     tree: &SpTree<R>,
-    plans: Vec<(Plan, Locked<'_>)>,
-    error: Error,
-) -> Error {
-    for (plan, locked) in plans {
-        if plan.has_happened(tree) {
-            // Nothing is freed: an opening may find the words as they were.
-            tree.add_entries(plan.added());
-            plan.finish(tree, locked.node);
-        } else if error.kind() == ErrorKind::Full {
-            plan.give_up(tree);
-        }
-    }
-    if error.kind() == ErrorKind::Full { error } else { tree.poison(error) }
+    locked: Locked<'_>,
+    number: u32,
+    change: &Change<'_>,
+) -> Result<bool> {
+    let applied = match buffer_one(tree, &locked, number, change)? {
+        Some(applied) => applied,
+        None => apply(tree, &locked, &[*change])?,
+    };
+    unlock_and_free(tree, locked, &applied.stale);
+    Ok(applied.leaves_few)
 }
 
 fn count<R: Region>(tree: &SpTree<R>, op: &Op<'_>) {
@@ -254,7 +249,7 @@ pub(crate) fn write_alone<R: Region>(
                 OpKind::Put(entry) => Some(entry),
                 OpKind::Delete | OpKind::DeleteRange(_) => None,
             });
-            Change { key, hash: tree.hash(key), entry }
+            Change::new(key, tree.hash(key), entry)
         })
         .collect();
     let few = change_many(tree, &changes)?;
@@ -280,11 +275,13 @@ fn change_many<R: Region>(tree: &SpTree<R>, changes: &[Change<'_>]) -> Result<Ve
         let node = tree.nodes.get(number);
         node.lock();
         plan.prepare_filter(node);
-        plan.words(&mut words);
+        plan.words(tree.space.store(), &mut words);
         locked.push((plan, Locked { node }));
     }
     if let Err(error) = tree.space.commit(&words) {
-        return Err(settle_failed(tree, locked, error));
+        let plans = locked.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let nodes = plans.1.iter().map(|locked| locked.node);
+        return Err(settle_failed(tree, plans.0.into_iter().zip(nodes).collect(), error));
     }
     let mut stale = Vec::new();
     for (plan, locked) in locked {
@@ -326,15 +323,22 @@ pub(crate) fn remove_expired<R: Region>(tree: &SpTree<R>, key: &[u8], now_ms: u6
         return Ok(());
     }
     let hash = tree.hash(key);
-    let Some(locked) = lock_node(tree, key, None) else { return Ok(()) };
+    let Some((locked, number, _)) = lock_node(tree, key, None) else { return Ok(()) };
     check_locked(tree, &locked)?;
     let damaged = |torn: super::entry::Torn| torn.error(tree.space.name());
     let leaf = tree.leaf(locked.node.leaf());
-    let found = leaf.find(key, super::layout::tag_of(hash)).map_err(damaged)?;
-    let Some((at, slot)) = found else { return Ok(()) };
-    let expires = leaf.read_meta(at, &slot).map_err(damaged)?.expires_unix_ms;
+    let buffered = match tree.buffer_of(locked.node) {
+        Some(buffer) => buffer.find(&leaf, key, tag_of(hash)).map_err(damaged)?,
+        None => None,
+    };
+    let found = match buffered {
+        Some((_, place)) => (!place.is_deleted).then_some(place.slot),
+        None => leaf.find(key, tag_of(hash)).map_err(damaged)?.map(|(_, slot)| slot),
+    };
+    let Some(slot) = found else { return Ok(()) };
+    let expires = leaf.read_meta(0, &slot).map_err(damaged)?.expires_unix_ms;
     if expires != 0 && expires <= now_ms {
-        change_one(tree, locked, Change { key, hash, entry: None })?;
+        change_one(tree, locked, number, &Change::new(key, hash, None))?;
     }
     Ok(())
 }

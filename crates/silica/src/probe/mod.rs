@@ -225,7 +225,8 @@ mod tests {
         })
         .unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        assert_eq!(shares.len(), FIGURES + 2 + 3);
+        let engines = machine.processor.engines();
+        assert_eq!(shares.len(), FIGURES + 2 + engines.len());
         assert!(shares.is_sorted() && shares.iter().all(|s| (0.0..1.0).contains(s)));
         assert_eq!(machine.device.reads.len(), DEPTHS.len());
         assert_eq!(machine.device.syncs.len(), WAITERS.len());
@@ -235,6 +236,8 @@ mod tests {
         assert_ne!(machine.processor.wip.put, reference.wip.put);
         assert_ne!(machine.processor.silt.hit, reference.silt.hit);
         assert_ne!(machine.processor.mica.miss, reference.mica.miss);
+        assert_ne!(machine.processor.turbo.put, reference.turbo.put);
+        assert_ne!(machine.processor.sptree.put, reference.sptree.put);
         assert_ne!(machine.processor.wip.seek, reference.wip.seek);
         assert_ne!(machine.processor.wip.run, reference.wip.run);
         // It has no runs.

@@ -18,6 +18,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod why;
+mod why_flash;
 mod work;
 
 pub use describe::{WORDS, describe};
@@ -29,4 +30,5 @@ pub use prediction::{Prediction, Resource};
 pub use processor::{BURST, Calibration, ENTRY_BYTES, Nanoseconds};
 pub use search::{Choice, Excluded, Question, Recommendation, predict, recommend};
 pub use why::{Figure, Measured, Stall, WHY_METRICS, WhatIf, Why, why, workload_of};
+pub use why_flash::{FlashWhy, OtherSize, why_flash_cache};
 pub use work::{Needs, Work};

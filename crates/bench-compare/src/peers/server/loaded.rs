@@ -86,7 +86,7 @@ impl Loaded {
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
         };
-        connected(Script::of_fill(load, keys, shape))?.once()?;
+        connected(Script::of_fill(load, 0..keys, shape))?.once()?;
         let mut client = connected(Script::of_load(load, keys, shape))?;
         if load.pace == Pace::HalfOfPeak {
             client.slice(WARM_UP)?;

@@ -34,11 +34,44 @@ pub(super) fn start(
     transport: Transport,
     pinning: Pinning,
 ) -> Result<(Process, Address)> {
-    let directory = &setup.directory;
+    let arguments = ["-m", &mebibytes(setup).to_string(), "-t", &threads(setup)];
+    start_with(&setup.directory, &arguments, transport, pinning)
+}
+
+/// Threads that read and write its file.
+const FILE_THREADS: usize = 4;
+/// Items of so many bytes and more go to the file.
+const FILE_ITEM_BYTES: usize = 64;
+/// A page of the file, in MiB: more than the buffers that fill one, and not much of a small file.
+const FILE_PAGE_MIB: usize = 8;
+
+/// With its cache on a file of `file_bytes`, which it calls extstore; `memory_bytes` for entries in
+/// memory and those that it keeps of entries in the file.
+pub(super) fn start_with_file(
+    directory: &Path,
+    memory_bytes: u64,
+    file_bytes: u64,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let file = format!(
+        "ext_page_size={FILE_PAGE_MIB},ext_item_size={FILE_ITEM_BYTES},\
+         ext_threads={FILE_THREADS},ext_path=extstore:{}M",
+        file_bytes >> 20
+    );
+    let memory = (memory_bytes >> 20).max(1).to_string();
+    let arguments = ["-m", &memory, "-t", "1", "-o", &file];
+    start_with(directory, &arguments, Transport::Tcp, pinning)
+}
+
+fn start_with(
+    directory: &Path,
+    arguments: &[&str],
+    transport: Transport,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
     let mut command = Command::new(PROGRAM);
-    command.args(["-m", &mebibytes(setup).to_string(), "-t", &threads(setup)]);
     // It does not run as root unless told so.
-    command.args(["-u", "root"]);
+    command.args(arguments).args(["-u", "root"]);
     match transport {
         Transport::Unix => command.args(["-s", SOCKET]),
         // It takes any free port and tells which.

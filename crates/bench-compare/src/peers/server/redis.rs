@@ -9,6 +9,7 @@ use crate::peer::Setup;
 use ::silica::{Durability, Error, ErrorKind, Result};
 use silica_bench::Sink;
 use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 
 const PROGRAM: &str = "redis-server";
@@ -49,16 +50,38 @@ pub(super) fn start(
     outcome
 }
 
+/// A cache of at most `memory_bytes`, over TCP.
+pub(super) fn start_cache(
+    directory: &Path,
+    memory_bytes: u64,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let memory = memory_bytes.to_string();
+    let arguments = ["--appendonly", "no", "--maxmemory", &memory];
+    let arguments = [&arguments[..], &["--maxmemory-policy", "allkeys-lru"]].concat();
+    start_with(directory, &arguments, Transport::Tcp, pinning)
+}
+
 fn try_start(setup: &Setup, transport: Transport, pinning: Pinning) -> Result<(Process, Address)> {
-    let directory = &setup.directory;
+    let memory = setup.memory_bytes.to_string();
+    let mut arguments = vec!["--appendonly", appendonly(setup), "--appendfsync", "always"];
+    arguments.extend(["--maxmemory", &memory, "--maxmemory-policy", policy(setup)]);
+    let threads = setup.server_threads.map(|threads| threads.to_string());
+    if let Some(threads) = &threads {
+        arguments.extend(["--io-threads", threads, "--io-threads-do-reads", "yes"]);
+    }
+    start_with(&setup.directory, &arguments, transport, pinning)
+}
+
+fn start_with(
+    directory: &Path,
+    arguments: &[&str],
+    transport: Transport,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
     let mut command = Command::new(PROGRAM);
     command.args(["--daemonize", "no", "--dir", ".", "--databases", "1", "--save", ""]);
-    command.args(["--appendonly", appendonly(setup), "--appendfsync", "always"]);
-    command.args(["--maxmemory", &setup.memory_bytes.to_string()]);
-    command.args(["--maxmemory-policy", policy(setup)]);
-    if let Some(threads) = setup.server_threads {
-        command.args(["--io-threads", &threads.to_string(), "--io-threads-do-reads", "yes"]);
-    }
+    command.args(arguments);
     let address = if transport == Transport::Unix {
         let _ = std::fs::remove_file(directory.join(SOCKET));
         command.args(["--port", "0", "--unixsocket", SOCKET]);

@@ -43,7 +43,7 @@ impl Scaled {
         let shape = (shape.key_bytes, shape.value_bytes);
         let server = Scaled { kind, process, address, keys, shape };
         let load = server.load(1, Sets::Few);
-        let scripts = Script::of_fill(&load, keys, shape);
+        let scripts = Script::of_fill(&load, 0..keys, shape);
         server.client(scripts)?.once()?;
         Ok(server)
     }

@@ -106,6 +106,23 @@ pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Proces
     start_tcp(setup, pinning, &["--cache", &setup.memory_bytes.to_string()])
 }
 
+/// The flash of a cache, in the directory of the run.
+const FLASH: &str = "flash";
+
+/// As a cache of memory and flash, over TCP.
+pub(super) fn start_flash_cache(
+    directory: &Path,
+    memory_bytes: u64,
+    flash_bytes: u64,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let (memory, flash) = (memory_bytes.to_string(), flash_bytes.to_string());
+    let arguments = ["--cache", &memory, "--flash", FLASH, "--flash-size", &flash];
+    let find = |said: &str| address(said).map(Address::Tcp);
+    let greet = |address: &Address| redis::greet(NAME, address);
+    start_with(directory, 1, pinning, &arguments, find, greet)
+}
+
 /// Bytes of a store in memory for an entry besides its key and value, which take multiples of so
 /// many; a store has the others for its clients, and so many at least.
 const BESIDE_ENTRY: u64 = 20;
@@ -171,8 +188,8 @@ fn datagrams(said: &str, told: &str) -> Option<SocketAddr> {
 /// The address in the line that tells it.
 fn address(said: &str) -> Option<SocketAddr> {
     let line = said.lines().find(|line| line.starts_with("silica: serving "))?;
-    let (_, behind) = line.rsplit_once(" on ")?;
-    behind.split([' ', ',']).next()?.parse().ok()
+    // Paths and explanations have the word, too.
+    line.rsplit(" on ").find_map(|behind| behind.split([' ', ',']).next()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -184,6 +201,9 @@ mod tests {
         let line = "silica: serving /a on b/store on 127.0.0.1:4711 (engine silt, synced writes)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
         assert_eq!(address("silica: something"), None);
+        let line = "silica: serving a cache of 64 MiB with flash in flash on 127.0.0.1:4711 (engine \
+                    dida, what is on flash outlives the process)\n";
+        assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
         let line = "silica: serving a cache of 64 MiB on 127.0.0.1:4711, 127.0.0.1:815 (memcached, \
                     UDP) (engine mica, nothing outlives the process)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));

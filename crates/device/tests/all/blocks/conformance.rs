@@ -24,6 +24,7 @@ suite!(
     what_returned_survives_the_process,
     queues_keep_the_order_within_a_block,
     queues_of_all_sizes,
+    reads_of_a_queue_come_before_the_reset_behind_them,
     counters_count_by_lun,
     threads_share_a_block,
 );
@@ -241,6 +242,43 @@ fn queues_keep_the_order_within_a_block<M: Medium>() {
         assert_eq!(operation.pages[..], page_of(landed[&first])[..]);
         assert_eq!(operation.spare, spare_of(landed[&first]));
     }
+}
+
+/// More reads without spare bytes than any way has room for, then a reset of all that they read,
+/// and pages that are read again: a read finds what was there when it was pushed.
+fn reads_of_a_queue_come_before_the_reset_behind_them<M: Medium>() {
+    let medium = M::with_endurance(None);
+    let flash = medium.flash();
+    let numbered: Vec<_> = (0..).zip(small().all_blocks()).collect();
+    for (number, block) in &numbered {
+        append(flash, *block, &[*number; 8]).unwrap();
+    }
+    let mut queue = flash.queue(OPERATIONS_MAX);
+    let read =
+        |of: u64, first| Operation { spare: Vec::new(), ..operation(of, Request::Read { first }) };
+    for (number, block) in &numbered {
+        (0..8).for_each(|page| queue.push(read(u64::from(*number), block.page(page))));
+    }
+    queue.push(read(0, numbered[0].1.page(8)));
+    for (number, block) in &numbered {
+        queue.push(operation(u64::from(*number), Request::Reset { block: *block }));
+        let request = Request::Append { block: *block, expected: None, stream: 0 };
+        queue.push(operation(100 + u64::from(*number), request));
+        queue.push(read(100 + u64::from(*number), block.page(0)));
+    }
+    assert_eq!(queue.len(), numbered.len() * 11 + 1);
+    let (mut found, mut faults) = (0, Vec::new());
+    while let Some((operation, result)) = queue.pop() {
+        match (operation.request, result) {
+            (Request::Read { .. }, Ok(_)) => {
+                assert_eq!(operation.pages[..], page_of(operation.of)[..]);
+                found += 1;
+            }
+            (_, result) => faults.extend(result.err().map(|e| e.fault())),
+        }
+    }
+    assert_eq!((found, faults), (numbered.len() * 9, vec![FlashFault::OutOfRange]));
+    assert!(queue.is_empty() && queue.pop().is_none());
 }
 
 fn queues_of_all_sizes<M: Medium>() {

@@ -4,7 +4,7 @@ use super::{fault, page_of, small};
 use silica_base::{AlignedBuf, ErrorKind, Prng};
 use silica_device::blocks::{
     Append, BlockState, FlashDevice, FlashDrive, FlashFault, FlashImage, FlashImageOptions,
-    Geometry,
+    FlashQueue, Geometry, OPERATIONS_MAX, Operation, Request,
 };
 use std::os::unix::fs::FileExt;
 
@@ -37,6 +37,66 @@ fn pages_go_past_the_page_cache_whatever_their_buffer() {
     assert_eq!(other[1..], bytes[1..2 * 4096 + 1]);
     assert_eq!(fault(drive.read(block.page(3), &mut aligned, &mut [])), FlashFault::Unwritten);
     assert!(!drive.abilities().checks_pages);
+}
+
+/// Where the file system has direct I/O and the kernel io_uring, these reads go through it: more of
+/// them than a ring has room for, one whose page was not written, a reset behind them of all that
+/// they read, and pages that are read again.
+#[test]
+fn reads_of_a_queue_find_what_was_there_when_they_were_pushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let geometry = large_pages();
+    let drive = FlashDrive::create(&dir.path().join("flash"), geometry, OPTIONS).unwrap();
+    let page = |id: u8| vec![id; 4096];
+    let blocks: Vec<_> =
+        (0..).zip((0..geometry.block_count()).map(|n| geometry.block_at(n))).collect();
+    let append = |block, id: u8| {
+        let pages = &page(id);
+        drive.append(&Append { block, expected: None, stream: 0, pages, spare: &[] }).unwrap();
+    };
+    for (id, block) in &blocks {
+        (0..8).for_each(|_| append(*block, *id));
+    }
+    let operation = |of: u8, request, bytes| {
+        let mut pages = AlignedBuf::zeroed(bytes);
+        pages.fill(of);
+        Operation { of, request, pages, spare: Vec::new() }
+    };
+    for rounds in 0..3 {
+        let mut queue = drive.queue(OPERATIONS_MAX);
+        for (id, block) in &blocks {
+            for page in (0..8).filter(|_| rounds == 0) {
+                queue.push(operation(*id, Request::Read { first: block.page(page) }, 4096));
+            }
+        }
+        queue.push(operation(0, Request::Read { first: blocks[0].1.page(7) }, 8192));
+        for (id, block) in &blocks {
+            let of = 100 + *id + rounds;
+            queue.push(operation(of, Request::Reset { block: *block }, 0));
+            let request = Request::Append { block: *block, expected: None, stream: 0 };
+            queue.push(operation(of, request, 4096));
+            queue.push(operation(of, Request::Read { first: block.page(0) }, 4096));
+        }
+        let (mut found, mut faults) = (0, Vec::new());
+        while let Some((operation, result)) = queue.pop() {
+            match (operation.request, result) {
+                (Request::Read { .. }, Ok(_)) => {
+                    assert_eq!(operation.pages[..], page(operation.of)[..]);
+                    found += 1;
+                }
+                (_, result) => faults.extend(result.err().map(|e| e.fault())),
+            }
+        }
+        let reads = if rounds == 0 { 9 } else { 1 };
+        assert_eq!((found, faults), (blocks.len() * reads, vec![FlashFault::OutOfRange]));
+    }
+    // A queue that is dropped has waited for its reads.
+    let mut queue = drive.queue(64);
+    for (id, block) in &blocks {
+        queue.push(operation(*id, Request::Read { first: block.page(0) }, 4096));
+    }
+    drop(queue);
+    assert!(drive.counters().total().reads > 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use silica_device::sim::{RegionCounts, SimRegion, SimRegions};
 use silica_engine::{
     Durability, Engine, EngineExt, Environment, KeyRange, MetricsMap, OptionValues, WriteBatch,
 };
+use silica_pmem::sptree::SpTree;
 use std::sync::Arc;
 
 /// Bytes of the processor's cache before the medium: less than any table that is measured, as the
@@ -24,6 +25,22 @@ pub(super) struct Bench<E> {
     region: SimRegion,
     size: Size,
     seed: u64,
+}
+
+impl Bench<SpTree<SimRegion>> {
+    /// Media bytes that another opening of the store reads, as after the death of its process.
+    pub(super) fn opening(&self) -> Result<u64> {
+        let image = self.region.fork(self.seed);
+        image.count_media(CACHE_BYTES);
+        let place = SimRegions::holding("sptree", image.clone(), false);
+        let environment =
+            Environment { clock: Arc::new(ManualClock::default()), seed: HashSeed([1; 16]) };
+        let mut values = OptionValues::default();
+        values.set("memory_bytes", MEMORY_BYTES);
+        let tree = SpTree::<SimRegion>::open_on(&place, &values, &environment)?;
+        tree.get(&self.key(0))?;
+        Ok(image.counts().bytes_read())
+    }
 }
 
 impl<E: Engine> Bench<E> {
@@ -113,6 +130,11 @@ impl<E: Engine> Bench<E> {
         let counts: RegionCounts = self.region.counts();
         let each = |bytes: u64| bytes as f64 / count as f64;
         Ok((each(counts.bytes_written()), each(counts.bytes_read())))
+    }
+
+    /// What the region has counted.
+    pub(super) fn counts(&self) -> RegionCounts {
+        self.region.counts()
     }
 
     pub(super) fn maintain(&self) -> Result<()> {

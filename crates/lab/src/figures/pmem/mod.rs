@@ -37,12 +37,14 @@ impl Setup {
 pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let setup = Setup::new(scale, seed);
     type Part = fn(&Setup) -> Result<Vec<Row>>;
-    let parts: [Part; 5] = [
+    let parts: [Part; 7] = [
         |setup| Ok(probing::rows(setup.growths, setup.seed)),
         turbo::figure_3_4,
         turbo::figure_3_8,
         turbo::figure_3_9,
+        tree::case_study,
         tree::figure_4_6,
+        tree::figure_4_8,
     ];
     let mut rows = Vec::new();
     for (done, part) in parts.iter().enumerate() {

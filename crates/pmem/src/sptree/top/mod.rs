@@ -190,9 +190,20 @@ impl Top {
         bounds: &mut Bounds,
     ) {
         let mut backoff = Backoff::default();
-        while self.root.read(|root| bounds_in(root, key, seek, nodes, bounds)).is_none() {
+        while !self.try_bounds(key, seek, nodes, bounds) {
             backoff.pause();
         }
+    }
+
+    /// As [`Top::bounds`], without waiting; false if the node is locked or the chunk changes.
+    pub(crate) fn try_bounds(
+        &self,
+        key: Option<&[u8]>,
+        seek: Seek,
+        nodes: &Nodes,
+        bounds: &mut Bounds,
+    ) -> bool {
+        self.root.read(|root| bounds_in(root, key, seek, nodes, bounds)).is_some()
     }
 
     /// The node of `key`, and its right neighbour with its separator if both are in one chunk.

@@ -78,18 +78,18 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole() {
     }
 }
 
-fn metric(tree: &Tree, name: &str) -> f64 {
+pub(super) fn metric(tree: &Tree, name: &str) -> f64 {
     let mut map = MetricsMap::default();
     tree.metrics(&mut map);
     map.get(name)
 }
 
-fn put(tree: &Tree, n: u64, value: &[u8]) {
+pub(super) fn put(tree: &Tree, n: u64, value: &[u8]) {
     tree.put(&n.to_be_bytes(), value, NOW).expect("a put");
 }
 
 /// Cuts the power at every operation of one change, in several ways each, and opens what is left.
-fn cut_everywhere(
+pub(super) fn cut_everywhere(
     harness: &TreeHarness,
     change: impl Fn(&Tree),
     check: impl Fn(&Tree, bool, &str),
@@ -141,7 +141,7 @@ fn filled(keys: impl Iterator<Item = u64>) -> TreeHarness {
     harness
 }
 
-fn has_all(tree: &Tree, keys: impl Iterator<Item = u64>, how: &str) {
+pub(super) fn has_all(tree: &Tree, keys: impl Iterator<Item = u64>, how: &str) {
     for n in keys {
         let value = tree.get(&n.to_be_bytes()).expect("a get");
         assert_eq!(value.as_deref(), Some(&n.to_le_bytes()[..]), "key {n}: {how}");

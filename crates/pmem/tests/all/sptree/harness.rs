@@ -3,7 +3,7 @@
 use crate::support::Fixed;
 use silica_base::{HashSeed, ManualClock, Result};
 use silica_device::region::{Region, Regions};
-use silica_device::sim::SimRegion;
+use silica_device::sim::{SimRegion, SimRegions};
 use silica_engine::testkit::{DeviceHarness, Fault, Harness, Image, Workload};
 use silica_engine::{Environment, OptionValues};
 use silica_pmem::sptree::SpTree;
@@ -41,6 +41,11 @@ impl TreeHarness {
     pub(crate) fn set(mut self, name: &str, value: u64) -> Self {
         self.options.set(name, value);
         self
+    }
+
+    pub(crate) fn open_in(&self, place: &SimRegions) -> Result<Tree> {
+        let environment = Environment { clock: self.clock.clone(), seed: HashSeed([7; 16]) };
+        SpTree::open_on(place, &self.options, &environment)
     }
 
     pub(crate) fn open_tree(&self) -> Result<Tree> {

@@ -1,6 +1,8 @@
 //! SPTree on simulated regions.
 
+mod buffers;
 mod conformance;
 mod crash;
 mod harness;
+mod images;
 mod threads;

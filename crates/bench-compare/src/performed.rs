@@ -1,6 +1,9 @@
-//! A series in a fresh process.
+//! Work in a fresh process, which reads from standard input what to do and tells each figure on
+//! standard output as it comes.
 
-use super::series::{Figure, MARK, Series};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use silica::{Error, ErrorKind, Result};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -13,8 +16,33 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// What a process says last on standard error, in characters.
 const SAID_MAX: usize = 500;
 
-/// Figures so far, and why the series ended before it should.
-pub(super) type Told = (Vec<Figure>, Option<String>);
+/// Before each figure, so that what libraries of other people print is told apart.
+const MARK: &str = "@silica-figure ";
+
+/// Figures so far, and why the work ended before it should.
+pub(crate) type Told<F> = (Vec<F>, Option<String>);
+
+/// Reads from standard input what to do; `what` names it, for people.
+pub(crate) fn read_work<W: DeserializeOwned>(what: &str) -> Result<W> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    // Whoever started this process and is gone does not want it any more.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|e| Error::io(format!("reading {what} from standard input"), e))?;
+    serde_json::from_str(&text).map_err(|e| {
+        let message = format!("standard input holds no {what} ({e}); `bench compare` sends it");
+        Error::new(ErrorKind::Config, message)
+    })
+}
+
+/// Tells a figure on standard output.
+pub(crate) fn tell<F: Serialize>(figure: &F) -> Result<()> {
+    let json = serde_json::to_string(figure)
+        .map_err(|e| Error::new(ErrorKind::Io, format!("writing a figure: {e}")))?;
+    let mut out = std::io::stdout().lock();
+    let told = writeln!(out, "{MARK}{json}").and_then(|()| out.flush());
+    told.map_err(|e| Error::io("telling a figure", e))
+}
 
 /// Kills the process when it goes; one that ended is only waited for.
 struct Killed(Child);
@@ -26,26 +54,26 @@ impl Drop for Killed {
     }
 }
 
-/// Performs `series` by `command`, a program and its arguments.
-pub(super) fn perform(
+/// Performs `work` by `command`, a program and its arguments, which may take so long.
+pub(crate) fn perform<W: Serialize, F: DeserializeOwned + Send + 'static>(
     command: &[OsString],
-    series: &Series,
+    work: &W,
     limit: Duration,
     interrupted: &AtomicBool,
-) -> Told {
+) -> Told<F> {
     let mut figures = Vec::new();
-    let why = try_perform(command, series, limit, interrupted, &mut figures).err();
+    let why = try_perform(command, work, limit, interrupted, &mut figures).err();
     (figures, why)
 }
 
-fn try_perform(
+fn try_perform<W: Serialize, F: DeserializeOwned + Send + 'static>(
     command: &[OsString],
-    series: &Series,
+    work: &W,
     limit: Duration,
     interrupted: &AtomicBool,
-    figures: &mut Vec<Figure>,
-) -> Result<(), String> {
-    let (program, arguments) = command.split_first().ok_or("no program performs a series")?;
+    figures: &mut Vec<F>,
+) -> std::result::Result<(), String> {
+    let (program, arguments) = command.split_first().ok_or("no program performs the work")?;
     let child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -54,17 +82,17 @@ fn try_perform(
         .spawn()
         .map_err(|e| format!("starting {}: {e}", program.display()))?;
     let mut child = Killed(child);
-    let text = serde_json::to_string(series).map_err(|e| e.to_string())?;
+    let text = serde_json::to_string(work).map_err(|e| e.to_string())?;
     // A process that died before it read is told of by its exit status.
     let _ = child.0.stdin.take().expect("it is piped").write_all(text.as_bytes());
     let stdout = child.0.stdout.take().expect("it is piped");
     let mut stderr = child.0.stderr.take().expect("it is piped");
     let (lines_in, lines) = channel();
     std::thread::spawn(move || {
-        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+        for line in BufReader::new(stdout).split(b'\n').map_while(std::result::Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             let Some(json) = line.strip_prefix(MARK) else { continue };
-            if let Ok(figure) = serde_json::from_str::<Figure>(json)
+            if let Ok(figure) = serde_json::from_str::<F>(json)
                 && lines_in.send(figure).is_err()
             {
                 return;
@@ -109,16 +137,15 @@ fn last(said: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(script: &str) -> Told {
+    fn told(script: &str) -> Told<u64> {
         let command = ["sh", "-c", script].map(OsString::from);
-        perform(&command, &series_of_nothing(), Duration::from_secs(20), &AtomicBool::new(false))
+        perform(&command, &"work", Duration::from_secs(20), &AtomicBool::new(false))
     }
 
     #[test]
     fn figures_are_kept_when_a_process_dies() {
-        let line = r#"@silica-figure {"workload":"put","rate":{"Ok":7.0}}"#;
-        let (figures, why) = told(&format!("echo noise; echo '{line}'; echo no room >&2; exit 3"));
-        assert_eq!(figures, [Figure { workload: "put".into(), rate: Ok(7.0) }]);
+        let (figures, why) = told("echo noise; echo '@silica-figure 7'; echo no room >&2; exit 3");
+        assert_eq!(figures, [7]);
         assert!(why.is_some_and(|why| why.contains("no room")), "the reason is told");
         assert_eq!(told("cat > /dev/null"), (Vec::new(), None));
     }
@@ -127,21 +154,7 @@ mod tests {
     fn what_never_ends_is_stopped() {
         let interrupted = AtomicBool::new(true);
         let command = ["sh", "-c", "exec sleep 1000"].map(OsString::from);
-        let (_, why) = perform(&command, &series_of_nothing(), Duration::MAX, &interrupted);
+        let (_, why): Told<u64> = perform(&command, &"work", Duration::MAX, &interrupted);
         assert_eq!(why.as_deref(), Some("interrupted"));
-    }
-
-    fn series_of_nothing() -> Series {
-        Series {
-            store: String::new(),
-            threads: 1,
-            clients: 1,
-            keys: 1,
-            seconds: 1.0,
-            memory_bytes: 1,
-            set: Vec::new(),
-            directory: "/nowhere".into(),
-            workloads: Vec::new(),
-        }
     }
 }

@@ -1,0 +1,421 @@
+//! The log of write buffers (sections 4.4.1 and 4.4.4): docs/formats/sptree.md, "Log".
+//!
+//! 1. What a buffer holds is in the log, durably, before the write that brought it returns.
+//! 2. A record counts if the leaf that it names is a leaf of the tree and has the record's mark. A
+//!    buffer's entries and the leaf's next mark reach the leaf together, so from then on none of
+//!    the buffer's records counts, and before that all of them do.
+//! 3. A mark that a leaf gets is one that no record in the log has with that leaf's place. Marks
+//!    are numbers in turn. The log holds fewer records than marks come around in, so only a leaf
+//!    whose mark comes soon could have the same one twice, and such a leaf gets no buffer.
+//! 4. Records of one leaf and mark are ordered by their ordinals, whatever segments they lie in. So
+//!    threads append to segments of their own.
+//! 5. A segment is written again only when none of its records counts.
+
+use super::layout::{LEAF_ALIGNMENT, Slot, checked, mark_of, record_sum, unchecked};
+use super::sync::{AtomicU64, Ordering};
+use crate::space::{PAGE_BYTES, ROOT, Space};
+use silica_base::{Error, ErrorKind, Result, thread_number};
+use silica_device::region::Region;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, MutexGuard};
+
+/// Bytes of a record: two have a line.
+const RECORD_BYTES: u64 = 32;
+/// Bytes of a segment before its first record.
+const HEADER_BYTES: u64 = 64;
+/// Where the root lists the segments, and how many at most.
+const TABLE: u64 = ROOT + 64;
+const SEGMENTS_MAX: usize = 256;
+/// Bytes of a segment of a large store: so many that the log has 64 MiB at most.
+const SEGMENT_BYTES_MAX: u64 = 256 << 10;
+const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Share of the region that the log may take.
+const REGION_SHARE: u64 = 16;
+/// Segments that are written at the same time, by different threads.
+const LANES: usize = 8;
+/// The log is short of room if fewer segments are left.
+const SPARE_SEGMENTS: usize = 2;
+const PAGE_BITS: u32 = 36;
+/// Marks that are taken while a record is in the log, at most: there are two million records, and a
+/// record brings at most one mark for its leaf and some for leaves made of it.
+const MARKS_SOON: u32 = 1 << 24;
+
+/// A record: a place of a leaf's buffer changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) leaf: u64,
+    pub(crate) mark: u32,
+    /// Of those of this leaf and mark, from 0.
+    pub(crate) ordinal: u8,
+    pub(crate) place: u8,
+    /// With `is_in_leaf`: the key is deleted. Without: the place is free.
+    pub(crate) is_deleted: bool,
+    pub(crate) is_in_leaf: bool,
+    pub(crate) slot: Slot,
+}
+
+impl Record {
+    fn words(&self) -> [u64; 4] {
+        let flags = u64::from(self.slot.is_plain)
+            | u64::from(self.is_deleted) << 1
+            | u64::from(self.is_in_leaf) << 2;
+        let packed = (self.leaf / LEAF_ALIGNMENT)
+            | (u64::from(self.slot.tag) << 40)
+            | flags << 48
+            | u64::from(self.place) << 51
+            | u64::from(self.ordinal) << 55;
+        [u64::from(self.mark), packed, self.slot.head, self.slot.body]
+    }
+
+    fn of_words([mark, packed, head, body]: [u64; 4]) -> Record {
+        let flag = |bit: u32| packed >> (48 + bit) & 1 == 1;
+        Record {
+            leaf: (packed & ((1 << 40) - 1)) * LEAF_ALIGNMENT,
+            mark: mark as u32,
+            ordinal: (packed >> 55) as u8,
+            place: (packed >> 51 & 0xF) as u8,
+            is_deleted: flag(1),
+            is_in_leaf: flag(2),
+            slot: Slot { head, body, tag: (packed >> 40) as u8, is_plain: flag(0) },
+        }
+    }
+}
+
+/// A piece of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Segment {
+    at: u64,
+    bytes: u64,
+    lap: u64,
+}
+
+impl Segment {
+    fn word(&self, store: u64, number: usize) -> u64 {
+        let low = (self.at / PAGE_BYTES) | ((self.bytes / PAGE_BYTES) << PAGE_BITS);
+        checked(store, TABLE + 8 * number as u64, low)
+    }
+
+    fn records(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.at + HEADER_BYTES..self.at + self.bytes).step_by(RECORD_BYTES as usize)
+    }
+}
+
+/// A segment that a lane appends to.
+struct Open {
+    segment: Segment,
+    number: usize,
+    next: u64,
+}
+
+#[derive(Default)]
+struct Segments {
+    all: Vec<Segment>,
+    /// Segments that were written to their ends, the oldest first.
+    full: VecDeque<usize>,
+    free: Vec<usize>,
+    lap: u64,
+}
+
+/// What an opening finds in the log.
+pub(crate) struct Found {
+    pub(crate) log: Log,
+    /// Every whole record, in no order.
+    pub(crate) records: Vec<Record>,
+}
+
+/// The log.
+pub(crate) struct Log {
+    segments: Mutex<Segments>,
+    lanes: [Mutex<Option<Open>>; LANES],
+    segment_bytes: u64,
+    bytes_max: AtomicU64,
+    is_short: AtomicBool,
+    next_mark: AtomicU32,
+    /// Records written since the opening.
+    pub(crate) records: AtomicU64,
+}
+
+impl Log {
+    /// The log of a region that may have `region_bytes`, as the root says it. Leaves have
+    /// `leaf_marks`.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub(crate) fn open<R: Region>(
+        space: &Space<R>,
+        region_bytes: u64,
+        leaf_marks: &[u32],
+    ) -> Result<Found> {
+        let (region, store) = (space.region(), space.store());
+        let (mut segments, mut records) = (Segments::default(), Vec::new());
+        for number in 0..SEGMENTS_MAX {
+            let at = TABLE + 8 * number as u64;
+            let word = region.load(at);
+            if word == 0 {
+                break;
+            }
+            let low = unchecked(store, at, word).ok_or_else(|| damaged(space.name(), at))?;
+            let pages = low >> PAGE_BITS;
+            let start = (low & ((1 << PAGE_BITS) - 1)) * PAGE_BYTES;
+            let bytes = pages * PAGE_BYTES;
+            if start == 0 || bytes < HEADER_BYTES || start + bytes > region.len() {
+                return Err(damaged(space.name(), at));
+            }
+            // A segment that was not begun before a crash has no lap, and no records.
+            let lap = unchecked(store, start, region.load(start)).unwrap_or(0);
+            let segment = Segment { at: start, bytes, lap };
+            segments.lap = segments.lap.max(lap);
+            records.extend(read(region, store, &segment));
+            segments.all.push(segment);
+        }
+        if space.is_marking() {
+            let objects: Vec<u64> = segments.all.iter().map(|segment| segment.at).collect();
+            space.mark(&objects)?;
+        }
+        let mut numbers: Vec<usize> = (0..segments.all.len()).collect();
+        numbers.sort_by_key(|number| segments.all[*number].lap);
+        segments.full = numbers.into();
+        // A store without a log has leaves without marks.
+        let mut marks: Vec<u32> = match segments.all.is_empty() {
+            true => Vec::new(),
+            false => leaf_marks.iter().copied().filter(|mark| *mark != 0).collect(),
+        };
+        marks.extend(records.iter().map(|record| record.mark));
+        let bytes_max = region_bytes / REGION_SHARE;
+        let segment_bytes = (bytes_max / SEGMENTS_MAX as u64 / PAGE_BYTES * PAGE_BYTES)
+            .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let log = Log {
+            is_short: AtomicBool::new(!segments.full.is_empty()),
+            segments: Mutex::new(segments),
+            lanes: std::array::from_fn(|_| Mutex::default()),
+            segment_bytes,
+            bytes_max: AtomicU64::new(bytes_max.max(2 * segment_bytes)),
+            next_mark: AtomicU32::new(unused_mark(marks)),
+            records: AtomicU64::new(0),
+        };
+        Ok(Found { log, records })
+    }
+
+    fn segments(&self) -> MutexGuard<'_, Segments> {
+        self.segments.lock().expect("no panic while locked")
+    }
+
+    /// True if the region has a log: leaves need marks.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.segments().all.is_empty()
+    }
+
+    /// A mark that no record in the log has with the place of a leaf that gets it.
+    pub(crate) fn new_mark(&self) -> u32 {
+        loop {
+            let mark = self.next_mark.fetch_add(1, Ordering::Relaxed);
+            if mark != 0 {
+                return mark;
+            }
+        }
+    }
+
+    /// True if a leaf with this mark might get it again while its records are still in the log.
+    pub(crate) fn comes_soon(&self, mark: u32) -> bool {
+        mark != 0 && mark.wrapping_sub(self.next_mark.load(Ordering::Relaxed)) < MARKS_SOON
+    }
+
+    /// True if [`Log::oldest`] should be emptied before more is written.
+    #[inline(always)]
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Appends a record, durably; false if there is no room: nothing has happened.
+    ///
+    /// # Errors
+    /// Those of a fence.
+    pub(crate) fn append<R: Region>(&self, space: &Space<R>, record: &Record) -> Result<bool> {
+        let lane = &self.lanes[thread_number() as usize % LANES];
+        let mut lane = lane.lock().expect("no panic while locked");
+        let is_at_end = |open: &Open| open.next == open.segment.at + open.segment.bytes;
+        if lane.as_ref().is_none_or(is_at_end) {
+            let done = lane.take();
+            *lane = self.begin_segment(space, done)?;
+        }
+        let Some(open) = lane.as_mut() else { return Ok(false) };
+        let (region, at) = (space.region(), open.next);
+        let words = record.words();
+        let sum = record_sum(space.store(), open.segment.lap, at, words);
+        region.store(at, words[0] | u64::from(sum) << 32);
+        for (word, offset) in words[1..].iter().zip([8, 16, 24]) {
+            region.store(at + offset, *word);
+        }
+        region.flush(at, RECORD_BYTES);
+        open.next += RECORD_BYTES;
+        region.fence()?;
+        self.records.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// A segment to append to; `None` if there is none.
+    fn begin_segment<R: Region>(
+        &self,
+        space: &Space<R>,
+        done: Option<Open>,
+    ) -> Result<Option<Open>> {
+        let mut segments = self.segments();
+        segments.full.extend(done.map(|open| open.number));
+        let number = match segments.free.pop() {
+            Some(number) => Some(number),
+            None => self.add_segment(space, &mut segments)?,
+        };
+        let room = self.bytes_max.load(Ordering::Relaxed).saturating_sub(bytes_of(&segments));
+        let left = segments.free.len() + (room / self.segment_bytes) as usize;
+        self.is_short.store(left < SPARE_SEGMENTS, Ordering::Relaxed);
+        let Some(number) = number else { return Ok(None) };
+        segments.lap += 1;
+        segments.all[number].lap = segments.lap;
+        let segment = segments.all[number];
+        let region = space.region();
+        region.store(segment.at, checked(space.store(), segment.at, segment.lap));
+        // The first record's fence covers it: no record counts under another lap.
+        region.flush(segment.at, 8);
+        Ok(Some(Open { segment, number, next: segment.at + HEADER_BYTES }))
+    }
+
+    /// Adds a segment to the log if it may grow.
+    fn add_segment<R: Region>(
+        &self,
+        space: &Space<R>,
+        segments: &mut Segments,
+    ) -> Result<Option<usize>> {
+        let (number, bytes) = (segments.all.len(), self.segment_bytes);
+        let grown = bytes_of(segments) + bytes;
+        if number == SEGMENTS_MAX || grown > self.bytes_max.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let at = match space.allocate(bytes) {
+            Ok(at) => at,
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let region = space.region();
+        // What was there before must not pass for records.
+        region.store(at, 0);
+        region.flush(at, 8);
+        region.fence()?;
+        let segment = Segment { at, bytes, lap: 0 };
+        region.store(TABLE + 8 * number as u64, segment.word(space.store(), number));
+        region.flush(TABLE + 8 * number as u64, 8);
+        region.fence()?;
+        segments.all.push(segment);
+        Ok(Some(number))
+    }
+
+    /// Takes the oldest segment that was written to its end: its number and records. Afterwards
+    /// comes [`Log::emptied`] or [`Log::keep`].
+    pub(crate) fn oldest<R: Region>(&self, space: &Space<R>) -> Option<(usize, Vec<Record>)> {
+        let (number, segment) = {
+            let mut segments = self.segments();
+            let number = segments.full.pop_front()?;
+            (number, segments.all[number])
+        };
+        Some((number, read(space.region(), space.store(), &segment).collect()))
+    }
+
+    /// No record of the segment counts any more.
+    pub(crate) fn emptied(&self, number: usize) {
+        let mut segments = self.segments();
+        segments.free.push(number);
+        let is_short = segments.free.len() < SPARE_SEGMENTS && !segments.full.is_empty();
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    /// Records of the segment still count: it is the youngest now, and the next one is tried when
+    /// another segment has been written to its end.
+    pub(crate) fn keep(&self, number: usize) {
+        self.segments().full.push_back(number);
+        self.is_short.store(false, Ordering::Relaxed);
+    }
+
+    /// No record at all counts any more: every segment may be written again.
+    pub(crate) fn emptied_all(&self) {
+        for lane in &self.lanes {
+            let open = lane.lock().expect("no panic while locked").take();
+            self.segments().full.extend(open.map(|open| open.number));
+        }
+        let mut segments = self.segments();
+        let full = std::mem::take(&mut segments.full);
+        segments.free.extend(full);
+        self.is_short.store(false, Ordering::Relaxed);
+    }
+
+    /// Bytes of the log in the region.
+    pub(crate) fn bytes(&self) -> u64 {
+        bytes_of(&self.segments())
+    }
+
+    /// The log does not grow over its share of a region that may have `region_bytes`.
+    pub(crate) fn set_limit(&self, region_bytes: u64) {
+        let bytes = (region_bytes / REGION_SHARE).max(2 * self.segment_bytes);
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn bytes_of(segments: &Segments) -> u64 {
+    segments.all.iter().map(|segment| segment.bytes).sum()
+}
+
+fn damaged(name: &str, at: u64) -> Error {
+    Error::corruption(name, at, "the list of the log's segments is damaged: restore a backup")
+}
+
+/// Whole records of a segment. A record that a power cut left torn was never acknowledged.
+fn read<'r, R: Region>(
+    region: &'r R,
+    store: u64,
+    segment: &Segment,
+) -> impl Iterator<Item = Record> + use<'r, R> {
+    let lap = segment.lap;
+    segment.records().filter_map(move |at| {
+        let mut words: [u64; 4] = std::array::from_fn(|word| region.word(at + 8 * word as u64));
+        let sum = mark_of(words[0]);
+        words[0] &= 0xFFFF_FFFF;
+        let is_whole = lap != 0 && record_sum(store, lap, at, words) == sum;
+        is_whole.then(|| Record::of_words(words))
+    })
+}
+
+/// The first mark of the longest run that has none of `marks`.
+fn unused_mark(mut marks: Vec<u32>) -> u32 {
+    marks.sort_unstable();
+    marks.dedup();
+    let Some(last) = marks.last() else { return 1 };
+    let before = std::iter::once(last).chain(&marks);
+    let gaps = before.zip(&marks).map(|(one, next)| (next.wrapping_sub(*one), *one));
+    gaps.max().map_or(1, |(_, mark)| mark.wrapping_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(leaf: u64, mark: u32) -> Record {
+        let slot = Slot { head: 5, body: 6, tag: 7, is_plain: true };
+        let (ordinal, place) = (255, 15);
+        Record { leaf, mark, ordinal, place, is_deleted: true, is_in_leaf: true, slot }
+    }
+
+    #[test]
+    fn records_are_what_their_words_say() {
+        for record in [record(1 << 47, u32::MAX), record(256, 0)] {
+            assert_eq!(Record::of_words(record.words()), record);
+        }
+        let other = Record { is_deleted: false, is_in_leaf: false, place: 3, ..record(512, 9) };
+        assert_eq!(Record::of_words(other.words()), other);
+    }
+
+    #[test]
+    fn marks_begin_where_the_log_has_none() {
+        assert_eq!(unused_mark(vec![]), 1);
+        assert_eq!(unused_mark(vec![9, 9]), 10);
+        assert_eq!(unused_mark(vec![3, u32::MAX, 1 << 20, 3]), (1 << 20) + 1);
+    }
+}
