@@ -18,9 +18,10 @@ use silica_device::blocks::{FlashDevice, Geometry};
 use silica_device::sim::{FlashProfile, SimFlash, SimFlashOptions};
 use silica_lfs::{Collection, FlashGround, Ground, Lfs, LfsOptions, LfsStatistics, Time};
 
-/// LUNs that work side by side, and pages of a block: a part of the paper's drive.
-const CHANNELS: u32 = 4;
-const LUNS: u32 = 4;
+/// LUNs that work side by side, and pages of a block: a part of the paper's drive. Each has a bus of
+/// its own, because the model of the conventional drive knows no shared one.
+const CHANNELS: u32 = 16;
+const LUNS: u32 = 1;
 const PAGES: u32 = 64;
 /// Blocks of each LUN at scale 1.
 const BLOCKS: f64 = 1024.0;
