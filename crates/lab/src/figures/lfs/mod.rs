@@ -18,8 +18,8 @@ use silica_device::blocks::{FlashDevice, Geometry};
 use silica_device::sim::{FlashProfile, SimFlash, SimFlashOptions};
 use silica_lfs::{Collection, FlashGround, Ground, Lfs, LfsOptions, LfsStatistics, Time};
 
-/// LUNs that work side by side, and pages of a block: a part of the paper's drive. Each has a bus of
-/// its own, because the model of the conventional drive knows no shared one.
+/// LUNs that work side by side, and pages of a block: a part of the paper's drive. Each has a bus
+/// of its own, because the model of the conventional drive knows no shared one.
 const CHANNELS: u32 = 16;
 const LUNS: u32 = 1;
 const PAGES: u32 = 64;
