@@ -82,6 +82,7 @@ pub fn run(steps: &mut Steps) {
     steps.inside("figures of DIDACache", || didacache(&binary, &scratch));
     steps.inside("figures of the graph engine", || graph(&binary, &scratch));
     steps.inside("figures of TurboHash and SPTree", || pmem(&binary, &scratch));
+    steps.inside("figures of the file system", || lfs(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let target = steps.target().to_path_buf();
     steps.inside("build of examples", || build_examples(&scratch));
@@ -271,6 +272,28 @@ fn pmem(binary: &Path, scratch: &Path) -> Result<(), String> {
     match is_whole && written["rows"] == found["rows"] {
         true => Ok(()),
         false => Err(format!("rows of TurboHash and SPTree are missing: {found}")),
+    }
+}
+
+/// Figures of the file system on flash and on a conventional drive: no page is copied by the flash.
+fn lfs(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let out = scratch.join("lfs");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = bench(binary, "figures");
+    command.args(["lfs", "--scale", "0.004", "--out"]).arg(&out);
+    let found = object(&mut command, scratch, &["rows", "files"])?;
+    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
+    let of_loads = ["fileserver", "webserver", "varmail"].iter().all(|load| {
+        let has = |row: &&&Value| row["metric"].as_str().is_some_and(|m| m.starts_with(load));
+        rows.iter().filter(has).count() == 15
+    });
+    let copies = |row: &&&Value| {
+        let is_of = row["metric"].as_str().is_some_and(|metric| metric.contains("flash copies"));
+        is_of && row["scheme"] == "ULFS-Prism"
+    };
+    match of_loads && rows.iter().filter(copies).all(|row| row["value"] == 0.0) {
+        true => Ok(()),
+        false => Err(format!("rows of the file system are missing: {found}")),
     }
 }
 

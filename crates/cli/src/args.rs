@@ -2,6 +2,7 @@
 
 mod flash;
 mod graph;
+mod lfs;
 mod values;
 
 use crate::records::FileFormat;
@@ -11,6 +12,7 @@ use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use flash::{FlashCommand, FlashLab, FlashShape};
 pub(crate) use graph::{GraphArgs, GraphCommand};
+pub(crate) use lfs::{LfsCommand, MountArgs};
 use silica_console::values::{memory, pair, size};
 use silica_console::{DurabilityArg, Global, RunArgs};
 use silica_server::{EventLoopKind, Mode};

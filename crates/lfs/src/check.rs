@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Something that should not be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Problem {
     /// A directory has an entry of an inode that is not there.
     Dangling {
@@ -125,6 +125,7 @@ impl<G: Ground> Lfs<G> {
         self.check_names(&mut problems);
         let places = self.check_places(&writer, &mut problems);
         self.check_segments(&writer, &places, &mut problems);
+        problems.sort_unstable();
         Ok(problems)
     }
 

@@ -142,7 +142,7 @@ impl<G: Ground> Lfs<G> {
     fn give_back(&self, writer: &mut Writer, segment: u32) -> Result<()> {
         writer.space.of(segment).use_ = Use::Free;
         writer.statistics.segments_trimmed += 1;
-        Ok(self.ground.trim(segment)?)
+        self.ground.trim(segment)
     }
 
     /// Gives back closed segments that no file has pages in. To be called when what made them dead

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 const ROUND_MAX: usize = 32;
 /// Segments that are erased at once while there is time.
 const ERASES: u32 = 16;
-/// Rounds without gain after which a collection ends.
-const IDLE_ROUNDS_MAX: u32 = 3;
+/// Rounds of one collection at most: each gains a page at least.
+const ROUNDS_MAX: u32 = 1000;
 
 impl<G: Ground> Lfs<G> {
     /// Collects until there is room for so many more pages, or until nothing can be gained.
@@ -25,11 +25,16 @@ impl<G: Ground> Lfs<G> {
             let waiting = pages + writer.dirty_pages;
             writer.space.low(writer.weight) + waiting.div_ceil(u64::from(writer.space.data_pages))
         };
-        let mut idle = 0;
-        while u64::from(self.ground.free()) < wanted(writer) && idle < IDLE_ROUNDS_MAX {
+        for _ in 0..ROUNDS_MAX {
             let before = self.ground.free();
-            self.collect_round(writer, wanted(writer) as u32 + 1)?;
-            idle = if self.ground.free() > before { 0 } else { idle + 1 };
+            if u64::from(before) >= wanted(writer) {
+                break;
+            }
+            // A round on a full device may gain less than a segment, and is not in vain.
+            let has_copied = self.collect_round(writer, wanted(writer) as u32 + 1)?;
+            if !has_copied && self.ground.free() <= before {
+                break;
+            }
         }
         Ok(())
     }
@@ -51,8 +56,8 @@ impl<G: Ground> Lfs<G> {
         Ok(())
     }
 
-    /// Collects segments, a few at once, and gives back what is dead.
-    fn collect_round(&self, writer: &mut Writer, free_wanted: u32) -> LfsResult<()> {
+    /// Collects segments, a few at once, and gives back what is dead. True if any were copied.
+    fn collect_round(&self, writer: &mut Writer, free_wanted: u32) -> LfsResult<bool> {
         if self.commit(writer)? {
             self.checkpoint(writer)?;
         }
@@ -60,8 +65,10 @@ impl<G: Ground> Lfs<G> {
         let dead = writer.space.segments.iter().filter(dead).count() as u32;
         let by_log = writer.log_segments.len() as u32;
         let have = self.ground.free() + dead + by_log.saturating_sub(1);
+        let mut has_copied = false;
         if have < free_wanted {
             let victims = self.victims(writer, free_wanted - have);
+            has_copied = !victims.is_empty();
             let result = self.copy_live(writer, &victims);
             if let Err(error) = &result {
                 writer.poison = Some(error.duplicate());
@@ -73,7 +80,7 @@ impl<G: Ground> Lfs<G> {
             false => self.settle(writer)?,
         }
         self.ground.tend(ERASES)?;
-        Ok(())
+        Ok(has_copied)
     }
 
     /// Segments to collect, the best first, as far as their live pages fit what is free.

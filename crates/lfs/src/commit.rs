@@ -251,12 +251,11 @@ impl<G: Ground> Lfs<G> {
             let Some(node) = self.inodes.get(*ino) else { continue };
             let node = read(&node);
             let Some(content) = node.content() else { continue };
-            let page = |(index, bytes): (&u64, &Box<[u8]>)| Page {
+            pages.extend(content.dirty.iter().map(|(index, bytes)| Page {
                 ino: *ino,
                 index: *index,
                 bytes: bytes.clone(),
-            };
-            pages.extend(content.dirty.iter().map(page));
+            }));
         }
         pages
     }

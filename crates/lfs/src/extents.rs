@@ -87,10 +87,9 @@ impl Extents {
             let (begin, (at, count)) = self.runs.range(..=run.index).next_back().expect("it");
             let whole = Run { index: *begin, at: *at, count: *count };
             self.runs.remove(&whole.index);
-            for rest in [whole.part(0, run.index), whole.part(run.end(), u64::MAX)] {
-                if let Some(rest) = rest {
-                    self.runs.insert(rest.index, (rest.at, rest.count));
-                }
+            let rests = [whole.part(0, run.index), whole.part(run.end(), u64::MAX)];
+            for rest in rests.into_iter().flatten() {
+                self.runs.insert(rest.index, (rest.at, rest.count));
             }
             self.pages -= run.count;
         }

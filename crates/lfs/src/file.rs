@@ -412,7 +412,8 @@ impl<G: Ground> Lfs<G> {
     }
 }
 
-/// Copies those of `bytes`, which begin at `begin`, that lie within `out`, which begins at `offset`.
+/// Copies those of `bytes`, which begin at `begin`, that lie within `out`, which begins at
+/// `offset`.
 fn overlay(out: &mut [u8], offset: u64, begin: u64, bytes: &[u8]) {
     let (from, to) =
         (begin.max(offset), (begin + bytes.len() as u64).min(offset + out.len() as u64));

@@ -124,3 +124,63 @@ impl<G: Ground> Lfs<G> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::LfsOptions;
+    use crate::ground::FlashGround;
+    use silica_device::blocks::Geometry;
+    use silica_device::sim::{SimFlash, SimFlashOptions};
+
+    fn make(kind: Kind) -> Make<'static> {
+        Make { kind, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: b"" }
+    }
+
+    #[test]
+    fn names_counts_and_parents_are_put_right() {
+        let geometry = Geometry {
+            channels: 1,
+            luns: 2,
+            blocks: 24,
+            pages: 16,
+            page_bytes: 1024,
+            spare_bytes: 0,
+        };
+        let flash = SimFlash::new(1, SimFlashOptions::flash(geometry));
+        let now = Time::default();
+        let ground = FlashGround::open(flash.clone(), 2).unwrap();
+        let lfs = Lfs::create(ground, 1, (0, 0), now).unwrap();
+        let directory = lfs.make(ROOT, b"d", &make(Kind::Directory), now).unwrap();
+        let lost = lfs.make(directory, b"lost", &make(Kind::File), now).unwrap();
+        let gone = lfs.make(ROOT, b"gone", &make(Kind::File), now).unwrap();
+        lfs.write(lost, None, b"kept", now).unwrap();
+        {
+            let entries = lfs.node(directory).unwrap();
+            let mut entries = crate::tree::write(&entries);
+            entries.directory_mut().unwrap().take(b"lost");
+            entries.directory_mut().unwrap().parent = directory;
+            let root = lfs.node(ROOT).unwrap();
+            crate::tree::write(&root).attributes.links = 9;
+            lfs.inodes.remove(gone);
+        }
+        let found = lfs.check().unwrap();
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found.contains(&Problem::Unreachable { ino: lost }));
+        assert!(found.contains(&Problem::Parent { directory }));
+        assert!(found.contains(&Problem::Links { ino: ROOT, says: 9, has: 3 }));
+        let name = b"gone".to_vec();
+        assert!(found.contains(&Problem::Dangling { directory: ROOT, name }));
+        lfs.repair(now).unwrap();
+        assert_eq!(lfs.check().unwrap(), []);
+        drop(lfs);
+        let ground = FlashGround::open(flash.reopen(), 2).unwrap();
+        let lfs = Lfs::open(ground, LfsOptions::default()).unwrap();
+        assert_eq!(lfs.check().unwrap(), []);
+        let found = lfs.lookup(ROOT, FOUND).unwrap();
+        let ino = lfs.lookup(found, format!("#{lost}").as_bytes()).unwrap();
+        let mut bytes = [0; 9];
+        assert_eq!((ino, lfs.read(ino, 0, &mut bytes).unwrap()), (lost, 4));
+        assert_eq!(lfs.parent(directory).unwrap(), ROOT);
+    }
+}

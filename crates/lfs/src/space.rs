@@ -56,6 +56,9 @@ const OTHER_OPEN: u32 = 3;
 /// Pages of the log for each page of a checkpoint, before the next one is due.
 const LOG_TIMES: u64 = 8;
 
+/// Usable segments for each one that is kept back for collection, if the ground keeps fewer.
+const KEPT_BACK_PART: u32 = 16;
+
 impl Space {
     pub(crate) fn new(ground: &dyn Ground) -> Self {
         let segment =
@@ -143,6 +146,8 @@ impl Space {
     pub(crate) fn capacity(&self, weight: u64, usable: u32, kept_back: u32) -> u64 {
         let heads: u32 = self.widths.iter().sum();
         let log = self.log_pages_max(weight).div_ceil(self.segment_pages) + 1;
+        // With none to spare a collection would copy nearly a segment for each page that it gains.
+        let kept_back = kept_back.max(usable / KEPT_BACK_PART);
         let other = u64::from(kept_back + heads)
             + self.low(weight)
             + log

@@ -49,8 +49,8 @@ pub(crate) enum BenchCommand {
         /// Directory for the SVG files.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), of 16
-        /// million edges (graph), or of our part of the paper's drive (lfs).
+        /// Share of the paper's sizes that is simulated (didacache), of a million keys (pmem), of
+        /// 16 million edges (graph), or of the blocks of a LUN (lfs).
         #[arg(long, value_name = "F", default_value_t = 0.0625)]
         scale: f64,
         #[command(flatten)]

@@ -3,7 +3,8 @@
 use super::{Burst, Fetch, Ground};
 use silica_base::{AlignedBuf, ErrorKind, Result};
 use silica_device::blocks::{FlashDevice, FlashFault, FlashQueue, Geometry, Operation, Request};
-use silica_flash::functions::{FunctionOptions, Functions, Mapping, OverProvisioning};
+use silica_flash::functions::{FunctionOptions, Functions, Mapping, OverProvisioning, Weights};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Operations in flight at most.
 const DEPTH: usize = 256;
@@ -18,6 +19,9 @@ pub struct FlashGround<D> {
     functions: Functions<D>,
     found: Vec<u32>,
     over_provisioned: u32,
+    /// Pages of each channel's blocks that were handed out: what is still to be written there is
+    /// load, too, or blocks that are taken at once would all be of one channel.
+    given: Vec<AtomicU64>,
 }
 
 impl<D: FlashDevice> FlashGround<D> {
@@ -38,7 +42,8 @@ impl<D: FlashDevice> FlashGround<D> {
         let short = functions.to_be_trimmed(wanted);
         let reserved = over_provisioned.saturating_sub(short);
         functions.set_over_provisioning(OverProvisioning::Blocks(reserved))?;
-        Ok(FlashGround { functions, found, over_provisioned })
+        let given = (0..functions.geometry().channels).map(|_| AtomicU64::new(0)).collect();
+        Ok(FlashGround { functions, found, over_provisioned, given })
     }
 
     /// The function level.
@@ -53,8 +58,16 @@ impl<D: FlashDevice> FlashGround<D> {
     /// Channels that may have a block to give, those with least load first.
     fn channels(&self) -> Vec<u16> {
         let mut channels: Vec<u16> = (0..self.geometry().channels as u16).collect();
-        channels.sort_by_cached_key(|channel| self.functions.load(*channel));
+        channels.sort_by_cached_key(|channel| self.load(*channel));
         channels
+    }
+
+    /// What a channel has had to do, and has to do for blocks that were handed out.
+    fn load(&self, channel: u16) -> u64 {
+        let given = self.given[usize::from(channel)].load(Ordering::Relaxed);
+        let done = self.functions.device().counters().channel(channel).programs;
+        let to_come = given.saturating_sub(done) * Weights::default().program;
+        self.functions.load(channel) + to_come
     }
 }
 
@@ -111,7 +124,11 @@ impl<D: FlashDevice> Ground for FlashGround<D> {
                 false => self.functions.allocate(channel, Mapping::Page),
             };
             match given {
-                Ok(given) => return Ok(Some(self.geometry().index_of(given.block))),
+                Ok(given) => {
+                    let pages = u64::from(self.geometry().pages);
+                    self.given[usize::from(channel)].fetch_add(pages, Ordering::Relaxed);
+                    return Ok(Some(self.geometry().index_of(given.block)));
+                }
                 Err(error) if error.kind() == ErrorKind::Full => {}
                 Err(error) => return Err(error),
             }

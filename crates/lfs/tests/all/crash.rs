@@ -117,7 +117,7 @@ fn cut_everywhere(options: SimFlashOptions, seed: u64, calls: u64, every: u64) -
 fn cut_scripts(options: SimFlashOptions) {
     let every = test_size(61, 23, 1);
     let run = |seed| cut_everywhere(options, seed, 600, every + seed);
-    let all: Vec<LfsStatistics> = (0..test_size(3, 6, 30)).map(run).collect();
+    let all: Vec<LfsStatistics> = (0..test_size(6, 6, 30)).map(run).collect();
     let sum = |of: fn(&LfsStatistics) -> u64| all.iter().map(of).sum::<u64>();
     assert!(sum(|of| of.pages_copied) > 0, "{all:#?}");
     assert!(sum(|of| of.segments_trimmed) > 20, "{all:#?}");

@@ -4,4 +4,6 @@ mod calls;
 mod crash;
 mod model;
 mod random;
+mod repair;
 mod space;
+mod threads;

@@ -41,6 +41,9 @@ pub(crate) fn make(kind: Kind) -> Make<'static> {
     Make { kind, mode, uid: 0, gid: 0, rdev: 0, target: b"" }
 }
 
+/// Extended attributes by name.
+type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// What a tree looks like from outside: by path what is there.
 pub(crate) type Picture = BTreeMap<String, Item>;
 
@@ -48,7 +51,7 @@ pub(crate) type Picture = BTreeMap<String, Item>;
 pub(crate) struct Item {
     pub(crate) what: What,
     pub(crate) links: u32,
-    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) xattrs: Xattrs,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +163,7 @@ pub(crate) fn do_call<G: Ground>(lfs: &Lfs<G>, call: &Call, now: Time) -> LfsRes
 /// The tree in memory: inodes by number, names by path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model {
-    items: BTreeMap<u64, (What, BTreeMap<Vec<u8>, Vec<u8>>)>,
+    items: BTreeMap<u64, (What, Xattrs)>,
     names: BTreeMap<String, u64>,
     next: u64,
 }

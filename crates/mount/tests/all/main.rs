@@ -15,7 +15,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// Makes and mounts a file system of so many MiB; `None`, and words, if mounts do not work here.
+    /// Makes and mounts a file system of so many MiB; `None`, and words, if mounts do not work
+    /// here.
     fn new(mib: u64) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");

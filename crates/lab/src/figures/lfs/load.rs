@@ -200,10 +200,11 @@ impl<'l, G: Ground> Load<'l, G> {
         Ok(())
     }
 
-    /// Deletes until a file of the mean size fits, so that a full file system does not stop the
-    /// load. These deletes do not count.
+    /// Deletes until a fifth of the file system is free: appends make files longer, and a load does
+    /// not run on a full one. These deletes do not count.
     fn keep_room(&mut self) -> LfsResult<()> {
-        while self.lfs.usage().free_pages < 400 {
+        let wanted = self.lfs.usage().pages / 5;
+        while self.lfs.usage().free_pages < wanted {
             self.delete()?;
         }
         Ok(())

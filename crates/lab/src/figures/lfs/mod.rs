@@ -1,10 +1,10 @@
 //! The paper's file system on flash and on a conventional drive (003…, 3.7.2): figure 3.9 and table
 //! 3.2, on the emulator's clock. docs/benchmarks/lfs.md says what is fitted and what is left out.
 //!
-//! Both have the same flash: as many LUNs, blocks and pages, with the papers' times. *ULFS-Prism* is
-//! our file system at the function level. *ULFS-SSD* is the same file system on a drive that maps
-//! pages, strides them over its LUNs and collects greedily. Both collect greedily, as the paper
-//! does.
+//! Both have the same flash: as many LUNs, blocks and pages, with the papers' times. *ULFS-Prism*
+//! is our file system at the function level. *ULFS-SSD* is the same file system on a drive that
+//! maps pages, strides them over its LUNs and collects greedily. Both collect greedily, as the
+//! paper does.
 
 mod load;
 mod ssd;
@@ -18,16 +18,17 @@ use silica_device::blocks::{FlashDevice, Geometry};
 use silica_device::sim::{FlashProfile, SimFlash, SimFlashOptions};
 use silica_lfs::{Collection, FlashGround, Ground, Lfs, LfsOptions, LfsStatistics, Time};
 
-/// LUNs that work side by side, and pages of a block: a part of the paper's drive.
-const CHANNELS: u32 = 4;
-const LUNS: u32 = 4;
+/// LUNs that work side by side, and pages of a block: a part of the paper's drive. Each has a bus
+/// of its own, because the model of the conventional drive knows no shared one.
+const CHANNELS: u32 = 16;
+const LUNS: u32 = 1;
 const PAGES: u32 = 64;
 /// Blocks of each LUN at scale 1.
 const BLOCKS: f64 = 1024.0;
 const BLOCKS_MIN: u32 = 32;
 const PAGE_BYTES: u32 = 16 << 10;
-/// Share of the flash that the drive keeps for itself, in percent (003…, 2.5.3); as many blocks are kept back for
-/// the collection at the function level.
+/// Share of the flash that the drive keeps for itself, in percent (003…, 2.5.3). At the function
+/// level as many blocks are kept back for the collection.
 const KEPT_BACK_PERCENT: u32 = 25;
 /// Share of the file system that is full, and that the page cache holds.
 const FILL: f64 = 0.75;
