@@ -80,10 +80,6 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Threads that wait for flash at least: a burst of each connection is under way, and flash does
-/// best with as many reads as all of them have.
-const FLASH_WORKERS: usize = 16;
-
 /// Serves a cache, or a store, in memory until SIGINT or SIGTERM.
 fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     if let Some(engine) = global.engine.as_ref().filter(|engine| *engine != CACHE_ENGINE) {
@@ -98,11 +94,6 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     memory.check_limit("--cache")?;
     let durability = silica::Durability::Buffered;
     let config = Config { durability, ..config(args, &memory)? };
-    let io_workers = match args.flash {
-        Some(_) => config.io_workers.max(FLASH_WORKERS),
-        None => config.io_workers,
-    };
-    let config = Config { io_workers, ..config };
     let signals = awaited(&config)?;
     let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
     let descriptor = *all.open(0)?.descriptor();

@@ -1,9 +1,9 @@
 //! Caches that are larger than memory: each of memory and flash, or of memory alone, at the same
 //! number of bytes of memory, page cache included.
 //!
-//! A *cell* is one cache with one setting, in a process of its own: it sets every key once, asks for
-//! uniform keys, and then asks and sets, three to one. What was set and cannot be read afterwards
-//! is no work done: sets count by the share of keys that are there. Caches take turns.
+//! A *cell* is one cache with one setting, in a process of its own: it sets every key once, asks
+//! for uniform keys, and then asks and sets, three to one. What was set and cannot be read
+//! afterwards is no work done: sets count by the share of keys that are there. Caches take turns.
 
 mod cell;
 mod in_process;

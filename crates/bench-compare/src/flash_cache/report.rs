@@ -46,7 +46,7 @@ const COLUMNS: [(&str, &str, f64); 9] = [
     ("gets, k/s", "gets", 1e3),
     ("hits, k/s", "hits", 1e3),
     ("get p99, ms", "get_p99_us", 1e3),
-    ("mixed, k/s", "mixed", 1e3),
+    ("mixed that is there, k/s", "mixed_there", 1e3),
     ("mixed p99, ms", "mixed_p99_us", 1e3),
     ("written of a byte set", "written_of_byte_set", 1.0),
     ("resident, MiB", "resident_peak_bytes", 1048576.0),

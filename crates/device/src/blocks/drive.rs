@@ -76,8 +76,8 @@ impl Parts {
 ///
 /// Pages of a multiple of 4096 bytes go past the page cache if the file system allows it, in the
 /// calling thread. Of a queue, reads past the page cache go through io_uring where the kernel
-/// allows it; everything else is done by up to eight threads, by LUN. Nothing is kept beside a page,
-/// so nobody but the caller can tell whether it is what was written
+/// allows it; everything else is done by up to eight threads, by LUN. Nothing is kept beside a
+/// page, so nobody but the caller can tell whether it is what was written
 /// ([`Abilities::checks_pages`]).
 pub struct FlashDrive {
     drive: Arc<Drive>,

@@ -201,8 +201,8 @@ mod tests {
         let line = "silica: serving /a on b/store on 127.0.0.1:4711 (engine silt, synced writes)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
         assert_eq!(address("silica: something"), None);
-        let line = "silica: serving a cache of 64 MiB with flash in flash on 127.0.0.1:4711 (engine \
-                    dida, what is on flash outlives the process)\n";
+        let line = "silica: serving a cache of 64 MiB with flash in flash on 127.0.0.1:4711 \
+                    (engine dida, what is on flash outlives the process)\n";
         assert_eq!(address(line), Some(SocketAddr::from(([127, 0, 0, 1], 4711))));
         let line = "silica: serving a cache of 64 MiB on 127.0.0.1:4711, 127.0.0.1:815 (memcached, \
                     UDP) (engine mica, nothing outlives the process)\n";
