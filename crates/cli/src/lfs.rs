@@ -67,7 +67,7 @@ fn create(path: &Path, shape: Shape, over: u32, output: &mut Output) -> Result<(
 
 fn info(path: &Path, volume: &Volume, output: &mut Output) -> Result<()> {
     let (usage, page_bytes) = volume.usage();
-    let mib = |pages: u64| pages * page_bytes as u64 >> 20;
+    let mib = |pages: u64| (pages * page_bytes as u64) >> 20;
     output.line(format!(
         "{}: {} MiB, {} MiB free, {} inodes, pages of {page_bytes} bytes",
         path.display(),

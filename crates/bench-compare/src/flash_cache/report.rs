@@ -143,7 +143,10 @@ fn shown(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn report(rows: &[(&str, &[(&str, f64)], Option<&str>)]) -> CacheReport {
+    /// A cache, its figures, and why it is not complete.
+    type Measured<'a> = (&'a str, &'a [(&'a str, f64)], Option<&'a str>);
+
+    fn report(rows: &[Measured<'_>]) -> CacheReport {
         let mut report = CacheReport {
             machine: crate::machine::describe(Path::new(".")),
             date: String::new(),

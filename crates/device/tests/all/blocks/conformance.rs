@@ -257,14 +257,14 @@ fn reads_of_a_queue_come_before_the_reset_behind_them<M: Medium>() {
     let read =
         |of: u64, first| Operation { spare: Vec::new(), ..operation(of, Request::Read { first }) };
     for (number, block) in &numbered {
-        (0..8).for_each(|page| queue.push(read(u64::from(*number), block.page(page))));
+        (0..8).for_each(|page| queue.push(read(*number, block.page(page))));
     }
     queue.push(read(0, numbered[0].1.page(8)));
     for (number, block) in &numbered {
-        queue.push(operation(u64::from(*number), Request::Reset { block: *block }));
+        queue.push(operation(*number, Request::Reset { block: *block }));
         let request = Request::Append { block: *block, expected: None, stream: 0 };
-        queue.push(operation(100 + u64::from(*number), request));
-        queue.push(read(100 + u64::from(*number), block.page(0)));
+        queue.push(operation(100 + *number, request));
+        queue.push(read(100 + *number, block.page(0)));
     }
     assert_eq!(queue.len(), numbered.len() * 11 + 1);
     let (mut found, mut faults) = (0, Vec::new());
