@@ -53,8 +53,15 @@ impl<R: Region> Turbo<R> {
             self.tidy_some(&mut sweep, max, &mut progress)?;
         }
         let is_all_free = self.limbo.collect(&self.space);
-        if budget.is_idle && is_all_free && self.may_trim.swap(false, Ordering::Relaxed) {
-            self.or_poison(self.space.trim())?;
+        if budget.is_idle && self.may_trim.load(Ordering::Relaxed) {
+            if is_all_free {
+                self.may_trim.store(false, Ordering::Relaxed);
+                self.or_poison(self.space.trim())?;
+            } else {
+                // A reader that began before was still there. It is through in a moment, and
+                // nobody else would come back to give the file's end away.
+                progress.more = true;
+            }
         }
         progress.more |= self.unchecked.load(Ordering::Acquire) > 0;
         Ok(progress)
