@@ -55,7 +55,7 @@ impl<R: Read> Edges<R> {
     }
 
     /// Gives each edge, source and target, to `each`. Takes two buffers of `buffer_bytes`, and
-    /// [`UNPACKING_BYTES`] if the input is compressed.
+    /// 64 KiB more if the input is compressed.
     ///
     /// # Errors
     /// `Config` for a line that is no edge, with its number and the reason; `Corruption` if binary
