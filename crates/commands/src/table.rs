@@ -434,6 +434,8 @@ impl Command {
         let group = match self.group {
             _ if !self.subs.is_empty() => None,
             "string" | "bitmap" | "connection" => Some(self.group),
+            // WAIT is about what its connection wrote.
+            "generic" if self.has("connection") => None,
             "generic" => Some("keyspace"),
             "transactions" => Some("transaction"),
             _ => None,

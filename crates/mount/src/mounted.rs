@@ -16,6 +16,10 @@ const THREADS: usize = 8;
 /// How often collection and erases are looked after.
 const TEND_EVERY: Duration = Duration::from_millis(200);
 
+/// How often, and how long, somebody who has a file open is waited for at the end: 2 s in all.
+const UNMOUNT_ATTEMPTS: u32 = 100;
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(20);
+
 /// How a file system is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -132,10 +136,27 @@ impl Mounted {
     /// `Io` if it is in use; what the device said.
     pub fn unmount(self) -> Result<()> {
         let Mounted { session, lfs, stop, tending, directory } = self;
-        let ended = session.umount_and_join();
+        let ended = match unmounted(&directory) {
+            true => session.join(),
+            false => session.umount_and_join(),
+        };
         end(&lfs, stop, tending)?;
         ended.map_err(|error| Error::io(format!("unmounting {}", directory.display()), error))
     }
+}
+
+/// Asks the kernel to unmount, again and again while a file is open: a program that is just being
+/// started has those of the one that starts it. False if it stays in use, or this is not root, for
+/// whom FUSE's helper unmounts.
+fn unmounted(directory: &Path) -> bool {
+    for _ in 0..UNMOUNT_ATTEMPTS {
+        match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::empty()) {
+            Ok(()) => return true,
+            Err(rustix::io::Errno::BUSY) => std::thread::sleep(UNMOUNT_PAUSE),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 /// Ends the work in the background, and writes a last checkpoint.

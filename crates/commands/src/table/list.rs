@@ -208,9 +208,9 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(topics::unsubscribe), "Listens no more to channels.";
     "unwatch" 1 "noscript loading stale fast / own" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";
-    "wait" 3 "" NO "generic" "3.0.0" Whole(jobs::wait),
+    "wait" 3 "noscript / connection" NO "generic" "3.0.0" Whole(jobs::wait),
         "Returns how many replicas have the writes of this connection: none, there are none.";
-    "waitaof" 4 "noscript" NO "generic" "7.2.0" Whole(jobs::waitaof),
+    "waitaof" 4 "noscript / connection" NO "generic" "7.2.0" Whole(jobs::waitaof),
         "Makes writes survive a power cut, and returns whether they do, here and on replicas.";
     "watch" -2 "noscript loading stale fast / looks own unqueued watches" ALL "transactions" "2.2.0"
         Session(transaction::watch), "Lets the next transaction run only if keys do not change.";

@@ -143,7 +143,8 @@ fn read<'w, 'a, S: Storage, R: Read>(
     let buffer_bytes = (space.memory.free_bytes() / 32).clamp(1024, 256 << 10);
     let buffers = space.memory.take(2 * buffer_bytes, "the buffers of the input")?;
     // What unpacks gzip is there whatever the number is.
-    let unpacking = space.memory.try_take(UNPACKING_BYTES);
+    let has_room = space.memory.free_bytes() >= 4 * UNPACKING_BYTES;
+    let unpacking = has_room.then(|| space.memory.try_take(UNPACKING_BYTES)).flatten();
     let floor_bytes = space.memory.free_bytes() / 2;
     let mut spool = Spool::new(space, 3)?;
     let mut numbering = Some(Numbering::new(space.memory)?);
