@@ -19,6 +19,9 @@ use std::time::Instant;
 const CLIENTS_BYTES_USUAL: u64 = 16 << 20;
 /// The least that clients, and the stores, work with.
 const PART_BYTES_MIN: u64 = 1 << 20;
+/// Share of the memory of a durable server that the program itself takes, and how much at most.
+const PROGRAM_SHARE: u64 = 16;
+const PROGRAM_BYTES_MAX: u64 = 8 << 20;
 
 /// A cache's clients get no more than this where no number is given: its values are small.
 const CACHE_CLIENTS_BYTES_MAX: u64 = 64 << 20;
@@ -46,7 +49,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
             &database.pairs(),
         )
     });
-    let options = options.memory_bytes(memory.stores);
+    let stores = memory.stores_beside_program();
+    let options = options.memory_bytes(stores);
     let store = Arc::new(options.open(&path)?);
     // Opened now, so that what is wrong with it is told at the start.
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
@@ -57,7 +61,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
-    databases::prepare(&store, &args.database, memory.stores)?;
+    databases::prepare(&store, &args.database, stores)?;
     let databases = Arc::clone(&store) as Arc<dyn Databases>;
     let all: Vec<_> = databases
         .listed()
@@ -237,6 +241,12 @@ impl Memory {
             return Err(Error::new(ErrorKind::Config, message));
         }
         Ok(Memory { whole, clients, stores })
+    }
+
+    /// What the stores get: the program's own pages and stacks, and what the allocator keeps between
+    /// large blocks, are in the number, too.
+    fn stores_beside_program(&self) -> u64 {
+        self.stores - (self.whole / PROGRAM_SHARE).min(PROGRAM_BYTES_MAX).min(self.stores / 2)
     }
 
     /// Refuses more memory than the process may map: it would die when it takes it.
