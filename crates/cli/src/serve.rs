@@ -243,8 +243,8 @@ impl Memory {
         Ok(Memory { whole, clients, stores })
     }
 
-    /// What the stores get: the program's own pages and stacks, and what the allocator keeps between
-    /// large blocks, are in the number, too.
+    /// What the stores get: the program's own pages and stacks, and what the allocator keeps
+    /// between large blocks, are in the number, too.
     fn stores_beside_program(&self) -> u64 {
         self.stores - (self.whole / PROGRAM_SHARE).min(PROGRAM_BYTES_MAX).min(self.stores / 2)
     }
