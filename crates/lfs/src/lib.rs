@@ -2,8 +2,8 @@
 //! only map is that from files to pages of blocks.
 //!
 //! [`Lfs`] is the file system without the kernel: inodes by number, calls that mean what system
-//! calls mean. It stands on a [`Ground`]: [`FlashGround`] is the function level of `silica-flash`,
-//! [`DriveGround`] a conventional drive, to be compared with. `silica-mount` speaks FUSE for it.
+//! calls mean. It stands on a [`Ground`]: [`FlashGround`] is the function level of `silica-flash`;
+//! the laboratory has a conventional drive, to be compared with. `silica-mount` speaks FUSE for it.
 //! docs/lfs.md is its page, docs/formats/lfs.md what it writes.
 //!
 //! ```
@@ -61,7 +61,7 @@ pub use self::core::{Collection, Lfs, LfsOptions, LfsStatistics};
 pub use check::Problem;
 pub use fault::{Fault, LfsResult};
 pub use file::{Allocation, Seek};
-pub use ground::{Burst, DriveGround, Fetch, FlashGround, Ground};
+pub use ground::{Burst, Fetch, FlashGround, Ground};
 pub use meta::{Changes, Usage, XATTR_BYTES_MAX, XattrMode};
 pub use names::{Listed, Make, Rename};
 pub use node::{Attributes, Ino, Kind, NAME_BYTES_MAX, ROOT, Time};

@@ -48,6 +48,24 @@ impl Answers {
         Ok(attr(ino, &attributes, pages, self.lfs.page_bytes()))
     }
 
+    /// Gives the names of a directory behind `offset` to `add` until it says that no more has room.
+    fn list_until_full(
+        &self,
+        ino: INodeNo,
+        offset: u64,
+        mut add: impl FnMut(&Listed) -> bool,
+    ) -> LfsResult<()> {
+        let mut from = offset.saturating_sub(DOTS);
+        loop {
+            let listed = self.lfs.list(ino.0, from, ENTRIES)?;
+            let Some(last) = listed.last() else { return Ok(()) };
+            from = last.next;
+            if listed.iter().any(&mut add) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Answers with an inode, which the kernel holds from then on.
     fn give(&self, ino: LfsResult<Ino>, reply: ReplyEntry) {
         let found = ino.and_then(|ino| {
@@ -345,20 +363,12 @@ impl Filesystem for Answers {
                 return reply.ok();
             }
         }
-        let mut from = offset.saturating_sub(DOTS);
-        loop {
-            let listed = match self.lfs.list(ino.0, from, ENTRIES) {
-                Ok(listed) => listed,
-                Err(fault) => return reply.error(errno(&fault)),
-            };
-            let Some(last) = listed.last() else { return reply.ok() };
-            from = last.next;
-            for Listed { name, ino, kind, next } in &listed {
-                let name = OsStr::from_bytes(name);
-                if reply.add(INodeNo(*ino), next + DOTS, type_of(*kind), name) {
-                    return reply.ok();
-                }
-            }
+        let listed = self.list_until_full(ino, offset, |Listed { name, ino, kind, next }| {
+            reply.add(INodeNo(*ino), next + DOTS, type_of(*kind), OsStr::from_bytes(name))
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno(&fault)),
         }
     }
 
@@ -384,26 +394,25 @@ impl Filesystem for Answers {
                 return reply.ok();
             }
         }
-        let mut from = offset.saturating_sub(DOTS);
-        loop {
-            let listed = match self.lfs.list(ino.0, from, ENTRIES) {
-                Ok(listed) => listed,
-                Err(fault) => return reply.error(errno(&fault)),
-            };
-            let Some(last) = listed.last() else { return reply.ok() };
-            from = last.next;
-            for Listed { name, ino, next, .. } in &listed {
-                // It may have gone meanwhile.
-                if self.lfs.hold(*ino).is_err() {
-                    continue;
-                }
-                let Ok(attr) = self.attr(*ino) else { continue };
-                let name = OsStr::from_bytes(name);
-                if reply.add(attr.ino, next + DOTS, name, &KEPT, &attr, GENERATION) {
-                    self.lfs.let_go(*ino, 1);
-                    return reply.ok();
-                }
+        let listed = self.list_until_full(ino, offset, |Listed { name, ino, next, .. }| {
+            // It may have gone meanwhile.
+            if self.lfs.hold(*ino).is_err() {
+                return false;
             }
+            let name = OsStr::from_bytes(name);
+            let full = self
+                .attr(*ino)
+                .map(|attr| reply.add(attr.ino, next + DOTS, name, &KEPT, &attr, GENERATION))
+                .ok();
+            // The kernel holds only what it was told of.
+            if full != Some(false) {
+                self.lfs.let_go(*ino, 1);
+            }
+            full == Some(true)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno(&fault)),
         }
     }
 

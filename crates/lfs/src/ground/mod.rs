@@ -1,9 +1,7 @@
-//! Segments: what the file system stands on, flash at the function level or a conventional drive.
+//! Segments: what the file system stands on, such as flash at the function level.
 
-mod drive;
 mod flash;
 
-pub use drive::DriveGround;
 pub use flash::FlashGround;
 
 use silica_base::{AlignedBuf, Result};
