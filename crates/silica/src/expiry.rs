@@ -105,17 +105,7 @@ impl Keyspace {
 
     /// How long `key` lives from now on; `None` if it is not there.
     pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<TimeToLive>> {
-        let mut found = ExpiryOf(None);
-        self.live()?.get_many(&[key.as_ref()], &mut found)?;
-        Ok(match found.0 {
-            None => None,
-            Some(0) => Some(TimeToLive::Unlimited),
-            // What expired between the lookup and now is gone, too.
-            Some(moment) => match moment.saturating_sub(now_unix_ms()) {
-                0 => None,
-                ms => Some(TimeToLive::Left(Duration::from_millis(ms))),
-            },
-        })
+        ttl_of(self.live()?, key.as_ref())
     }
 
     /// Lets `key` live for `ttl` from now on, whatever its time to live was, and returns whether it
@@ -126,17 +116,7 @@ impl Keyspace {
     /// `Config` if `ttl` is longer than 292 million years, `Unsupported` if the engine cannot
     /// update atomically, and what [`update`](Keyspace::update) fails with.
     pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
-        let moment = if ttl.is_zero() { None } else { Some(expires_after(ttl)?) };
-        let mut is_there = false;
-        self.update(key, |entry| {
-            is_there = entry.is_some();
-            match (entry, moment) {
-                (None, _) => Update::Keep,
-                (Some(_), None) => Update::Delete,
-                (Some(entry), Some(moment)) => expiring(entry, moment),
-            }
-        })?;
-        Ok(is_there)
+        expire_by(ttl, |decide| self.update(key, decide))
     }
 
     /// Lets `key` live without a limit, and returns whether it had one. It is one step with
@@ -146,14 +126,55 @@ impl Keyspace {
     /// `Unsupported` if the engine cannot update atomically, and what
     /// [`update`](Keyspace::update) fails with.
     pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let mut had_limit = false;
-        self.update(key, |entry| {
-            let limited = entry.filter(|entry| entry.expires_unix_ms != 0);
-            had_limit = limited.is_some();
-            limited.map_or(Update::Keep, |entry| expiring(entry, 0))
-        })?;
-        Ok(had_limit)
+        persist_by(|decide| self.update(key, decide))
     }
+}
+
+/// How long `key` lives from now on; `None` if `engine` does not have it.
+pub(crate) fn ttl_of(engine: &dyn Engine, key: &[u8]) -> Result<Option<TimeToLive>> {
+    let mut found = ExpiryOf(None);
+    engine.get_many(&[key], &mut found)?;
+    Ok(match found.0 {
+        None => None,
+        Some(0) => Some(TimeToLive::Unlimited),
+        // What expired between the lookup and now is gone, too.
+        Some(moment) => match moment.saturating_sub(now_unix_ms()) {
+            0 => None,
+            ms => Some(TimeToLive::Left(Duration::from_millis(ms))),
+        },
+    })
+}
+
+/// What decides the fate of an entry, as an atomic update calls it.
+pub(crate) type Decide<'d> = &'d mut dyn FnMut(Option<EntryRef<'_>>) -> Update;
+
+/// Makes `update` let its key live for `ttl`, and returns whether the key is there.
+pub(crate) fn expire_by(
+    ttl: Duration,
+    update: impl FnOnce(Decide<'_>) -> Result<()>,
+) -> Result<bool> {
+    let moment = if ttl.is_zero() { None } else { Some(expires_after(ttl)?) };
+    let mut is_there = false;
+    update(&mut |entry| {
+        is_there = entry.is_some();
+        match (entry, moment) {
+            (None, _) => Update::Keep,
+            (Some(_), None) => Update::Delete,
+            (Some(entry), Some(moment)) => expiring(entry, moment),
+        }
+    })?;
+    Ok(is_there)
+}
+
+/// Makes `update` let its key live without a limit, and returns whether it had one.
+pub(crate) fn persist_by(update: impl FnOnce(Decide<'_>) -> Result<()>) -> Result<bool> {
+    let mut had_limit = false;
+    update(&mut |entry| {
+        let limited = entry.filter(|entry| entry.expires_unix_ms != 0);
+        had_limit = limited.is_some();
+        limited.map_or(Update::Keep, |entry| expiring(entry, 0))
+    })?;
+    Ok(had_limit)
 }
 
 /// `entry` with another expiry.

@@ -1,6 +1,6 @@
 //! How to open a store.
 
-use crate::cache::Kept;
+use crate::kept::Kept;
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};

@@ -1,7 +1,7 @@
 //! A cache of two tiers in a directory.
 
 use super::{Admission, Tiers};
-use crate::cache::Kept;
+use crate::kept::Kept;
 use crate::{CACHE_ENGINE, OpenOptions};
 use silica_base::HashSeed;
 use silica_device::FileDevice;

@@ -1,6 +1,7 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
 mod auto;
+mod cache;
 mod drop_keyspace;
 mod engines;
 mod expiry;
@@ -18,6 +19,7 @@ mod open_files;
 mod quiet;
 mod read_only;
 mod region;
+mod settings;
 mod silt;
 mod sketch;
 mod small_disk;
