@@ -133,6 +133,14 @@ const HOUSE: &[Place] = &[
     active("silica-commands", "crates/commands", COMMANDS),
     passive("silica-sqlite-source", "crates/sqlite-source", &[]),
     active("sqlite3", "crates/sqlite3", SQL_LIBRARY),
+    // C's pointers come in.
+    Place {
+        name: "silica-capi",
+        dir: "crates/capi",
+        uses: &["silica"],
+        passive: false,
+        wraps: true,
+    },
     // The C part calls it.
     Place { name: "silica-sql", dir: "crates/sql", uses: SQL, passive: false, wraps: true },
     active("silica-server", "crates/server", SERVER),
