@@ -4,6 +4,7 @@
 
 mod bench;
 mod binaries;
+mod bindings;
 mod calls;
 mod ci;
 mod compare;
@@ -33,6 +34,8 @@ cargo xtask TASK
                 instructions of the calls that users make most, by callgrind; fails if one takes
                 over 1 % more than in REVISION
   sqlite        target/sqlite/libsqlite3.so.0: SQLite's library with Silica's storage below
+  c             target/c: libsilica.so.0, libsilica.a and silica.h, optimised
+  wheel         target/wheel/wheels: the Python package with the command line, optimised
   dax           persistent memory in an emulated machine that is killed; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
         ["calls"] => report(calls::run(&root, None)),
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),
+        ["c"] => report(bindings::c(&root).map(|path| println!("{}", path.display()))),
+        ["wheel"] => report(bindings::python(&root).map(|path| println!("{}", path.display()))),
         ["dax"] => dax::run(&root),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {

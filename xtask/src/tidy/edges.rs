@@ -133,6 +133,14 @@ const HOUSE: &[Place] = &[
     active("silica-commands", "crates/commands", COMMANDS),
     passive("silica-sqlite-source", "crates/sqlite-source", &[]),
     active("sqlite3", "crates/sqlite3", SQL_LIBRARY),
+    // PyO3's macros write unsafe code.
+    Place {
+        name: "silica-python",
+        dir: "crates/python",
+        uses: &["silica"],
+        passive: false,
+        wraps: true,
+    },
     // C's pointers come in.
     Place {
         name: "silica-capi",

@@ -1,0 +1,100 @@
+//! The wheel, built and installed, and the tests in Python on it.
+
+include!("../../wheel.rs");
+
+/// The checker of types that the stubs are checked with.
+const MYPY: &str = "mypy==2.4.1";
+
+/// This crate's directory.
+fn own() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The directory of this build.
+fn built() -> PathBuf {
+    let binary = std::env::current_exe().expect("a test knows its binary");
+    binary.parent().and_then(Path::parent).expect("deps lie in the build's directory").to_path_buf()
+}
+
+/// The command line of this build.
+fn program() -> PathBuf {
+    let program = built().join("silica");
+    if !program.exists() {
+        // A build of the workspace has made it.
+        let args = ["build", "--quiet", "--package", "silica-cli", "--bin", "silica"];
+        run(Command::new("cargo").args(args).current_dir(own())).expect("the command line builds");
+    }
+    program
+}
+
+/// A Python with the wheel in it; `None`, and a printed reason, if it cannot be made here.
+fn installed() -> Option<PathBuf> {
+    let built = built();
+    let out = built.join("python");
+    let python = environment(&out.join("environment"))
+        .inspect_err(|why| println!("left out: no virtual environment with {MATURIN}: {why}"))
+        .ok()?;
+    let parts = Parts {
+        own: own(),
+        maturin: &python.with_file_name("maturin"),
+        program: &program(),
+        profile: "dev",
+        target: built.parent().expect("a target directory"),
+        out: &out,
+    };
+    let made = wheel(&parts).expect("the wheel builds");
+    let name = made.file_name().expect("a file").to_string_lossy().into_owned();
+    assert!(name.contains("-cp311-abi3-manylinux_"), "{name}");
+    let args = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall"];
+    run(Command::new(&python).args(args).arg(&made)).expect("the wheel installs");
+    Some(python)
+}
+
+#[test]
+fn the_tests_in_python_pass() {
+    let Some(python) = installed() else { return };
+    let tests = own().join("tests/python");
+    let modules = ["test_mapping", "test_store", "test_aio", "test_dbm_cpython", "test_refused"];
+    let mut command = Command::new(&python);
+    // Files that the tests make go where they do not matter.
+    let directory = built().join("python/run");
+    emptied(&directory).expect("a directory");
+    command.args(["-B", "-W", "error", "-m", "unittest", "--quiet"]).args(modules);
+    command.current_dir(&directory).env("PYTHONPATH", &tests);
+    let said = run(&mut command).unwrap_or_else(|said| panic!("{said}"));
+    println!("{said}");
+    assert!(said.contains("\nOK"), "{said}");
+    types_are_right(&python);
+    examples_run(&python);
+}
+
+/// The package passes a strict check of its types, if the checker can be had.
+fn types_are_right(python: &Path) {
+    let has = run(Command::new(python).args(["-c", "import mypy"])).is_ok()
+        || run(Command::new(python).args(["-m", "pip", "install", "--quiet", MYPY])).is_ok();
+    if !has {
+        println!("left out: {MYPY} cannot be installed here");
+        return;
+    }
+    let mut mypy = Command::new(python);
+    mypy.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(built().join("python/mypy"));
+    mypy.args(["--package", "silica"]).current_dir(built().join("python/stage/python"));
+    run(&mut mypy).unwrap_or_else(|said| panic!("{said}"));
+}
+
+/// The blocks of Python in the manual do what they say.
+fn examples_run(python: &Path) {
+    let page = own().join("../../docs/python.md");
+    let text = std::fs::read_to_string(&page).expect("the manual is there");
+    let blocks = text.split("```python\n").skip(1).map(|rest| rest.split("```").next());
+    let directory = built().join("python/manual");
+    emptied(&directory).expect("a directory");
+    let mut count = 0;
+    for block in blocks.flatten() {
+        let mut command = Command::new(python);
+        command.args(["-B", "-c", block]).current_dir(&directory);
+        run(&mut command).unwrap_or_else(|said| panic!("{block}\n{said}"));
+        count += 1;
+    }
+    assert!(count >= 4, "{count} blocks");
+}
