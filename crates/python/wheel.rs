@@ -38,6 +38,13 @@ fn copied(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::copy(from, to).map(drop).map_err(|e| failed(from, e))
 }
 
+/// Copies a program, without its symbols if the machine can take them out.
+fn stripped(program: &Path, to: &Path) -> Result<(), String> {
+    let mut strip = Command::new("strip");
+    let done = run(strip.arg("-o").arg(to).arg(program));
+    done.map(drop).or_else(|_| copied(program, to))
+}
+
 /// Builds the wheel and returns its path.
 fn wheel(parts: &Parts<'_>) -> Result<PathBuf, String> {
     let stage = parts.out.join("stage");
@@ -52,7 +59,7 @@ fn wheel(parts: &Parts<'_>) -> Result<PathBuf, String> {
             copied(&path, &package.join(path.file_name().expect("a file has a name")))?;
         }
     }
-    copied(parts.program, &scripts.join("silica"))?;
+    stripped(parts.program, &scripts.join("silica"))?;
     let project = parts.own.join("pyproject.toml");
     let text = std::fs::read_to_string(&project).map_err(|e| failed(&project, e))?;
     let manifest = parts.own.join("Cargo.toml");
@@ -64,6 +71,8 @@ fn wheel(parts: &Parts<'_>) -> Result<PathBuf, String> {
     emptied(&wheels)?;
     let mut maturin = Command::new(parts.maturin);
     maturin.args(["build", "--quiet", "--profile", parts.profile, "--out"]).arg(&wheels);
+    // In a profile for tests it would make cargo compile everything anew.
+    maturin.args((parts.profile == "release").then_some("--strip"));
     maturin.current_dir(&stage).env("CARGO_TARGET_DIR", parts.target);
     let output = maturin.output().map_err(|e| failed(parts.maturin, e))?;
     if !output.status.success() {

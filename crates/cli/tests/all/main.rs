@@ -2,6 +2,7 @@
 
 mod calls;
 mod cli;
+mod client_pages;
 mod clients;
 mod databases;
 mod door;
