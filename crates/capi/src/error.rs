@@ -173,3 +173,36 @@ pub extern "C" fn silica_version() -> *const c_char {
 pub unsafe extern "C" fn silica_free(memory: *mut c_void) {
     raw::deallocate(memory);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica::Error;
+
+    /// What a C program would see of `work`.
+    fn seen(work: impl FnOnce() -> Result<()>) -> (silica_code, String) {
+        let mut error = ptr::null_mut();
+        let code = call(&mut error, work);
+        assert_eq!(raw::body(error).map_or(SILICA_OK, |body| body.0), code);
+        let text = raw::body(error).map_or(String::new(), |body| body.1.to_string_lossy().into());
+        raw::release(error);
+        (code, text)
+    }
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        assert_eq!(seen(|| panic!("a fault of ours")), (SILICA_INTERNAL, "a fault of ours".into()));
+        let number = 7;
+        assert_eq!(seen(|| panic!("fault {number}")).1, "fault 7");
+        assert_eq!(seen(|| std::panic::panic_any(7)), (SILICA_INTERNAL, "a panic".into()));
+        assert_eq!(call(ptr::null_mut(), || panic!("nobody asks for the text")), SILICA_INTERNAL);
+        assert_eq!(quietly(3, || panic!("no code to return")), 3);
+    }
+
+    #[test]
+    fn an_error_keeps_its_kind_and_text() {
+        let full = || Err(Error::new(ErrorKind::Full, "no room\0 left"));
+        assert_eq!(seen(full), (SILICA_FULL, "no room\\0 left".into()));
+        assert_eq!(seen(|| Ok(())), (SILICA_OK, String::new()));
+    }
+}

@@ -23,7 +23,7 @@ import rocksdict
 import silica
 
 ROUNDS = 5
-SYNCED_PUTS = 200
+SYNCED_PUTS_MAX = 200
 BATCH = 1000
 VALUE = bytes(range(100))
 
@@ -127,7 +127,7 @@ def measure(entries: int, directory: Path) -> dict[str, dict[str, float]]:
     shuffled = random.Random(7)
     keys = [b"key %012d" % n for n in range(entries)]
     shuffled.shuffle(keys)
-    synced_keys = keys[:SYNCED_PUTS]
+    synced_keys = keys[: min(SYNCED_PUTS_MAX, max(1, entries // 100))]
     best: dict[str, dict[str, float]] = {}
 
     def note(work: str, store: str, count: int, took: float) -> None:
@@ -142,7 +142,7 @@ def measure(entries: int, directory: Path) -> dict[str, dict[str, float]]:
                 store = kind(directory / "store", synced)
                 if synced:
                     took = seconds(lambda: store.puts(synced_keys))
-                    note("puts, synced", name, SYNCED_PUTS, took)
+                    note("puts, synced", name, len(synced_keys), took)
                     store.close()
                     continue
                 note("puts, buffered", name, entries, seconds(lambda: store.puts(keys)))

@@ -90,6 +90,20 @@ fn they_run_on_the_static_library() {
 }
 
 #[test]
+fn the_program_of_the_manual_runs() {
+    let page = own().join("../../docs/c.md");
+    let page = std::fs::read_to_string(page).expect("the manual is there");
+    let program = page.split_once("```c\n").and_then(|(_, rest)| rest.split_once("```"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (source, binary) = (directory.path().join("app.c"), directory.path().join("app"));
+    std::fs::write(&source, program.expect("a program").0).expect("written");
+    let made = PLAIN.run(&source, &binary);
+    assert!(made.status.success(), "{}", text(&made));
+    let output = Command::new(binary).current_dir(directory.path()).output().expect("it starts");
+    assert_eq!(text(&output), "ann likes blue\n");
+}
+
+#[test]
 fn they_are_also_c11_and_cpp() {
     all(&Build { flags: &["-std=c11"], ..PLAIN }, false);
     if Command::new("c++").arg("--version").output().is_err() {

@@ -5,6 +5,9 @@ include!("../../wheel.rs");
 /// The checker of types that the stubs are checked with.
 const MYPY: &str = "mypy==2.4.1";
 
+/// Stores of other people that ours is measured beside.
+const PEERS: [&str; 2] = ["lmdb==3.0.0", "rocksdict==0.3.29"];
+
 /// This crate's directory.
 fn own() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -66,6 +69,7 @@ fn the_tests_in_python_pass() {
     assert!(said.contains("\nOK"), "{said}");
     types_are_right(&python);
     examples_run(&python);
+    benchmark_runs(&python);
 }
 
 /// The package passes a strict check of its types, if the checker can be had.
@@ -97,4 +101,18 @@ fn examples_run(python: &Path) {
         count += 1;
     }
     assert!(count >= 4, "{count} blocks");
+}
+
+/// The benchmark works, at toy size, if the stores beside ours can be had.
+fn benchmark_runs(python: &Path) {
+    let has = run(Command::new(python).args(["-c", "import lmdb, rocksdict"])).is_ok()
+        || run(Command::new(python).args(["-m", "pip", "install", "--quiet"]).args(PEERS)).is_ok();
+    if !has {
+        println!("left out: {PEERS:?} cannot be installed here");
+        return;
+    }
+    let mut compare = Command::new(python);
+    compare.arg("-B").arg(own().join("bench/compare.py")).arg("500");
+    let said = run(&mut compare).unwrap_or_else(|said| panic!("{said}"));
+    assert_eq!(said.lines().filter(|line| line.starts_with("| ")).count(), 6, "{said}");
 }
