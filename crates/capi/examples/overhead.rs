@@ -4,7 +4,7 @@
 //! `overhead [GETS]` prints nanoseconds of a get of each way, best of 11 rounds that take turns.
 //! `overhead GETS rust|rust-with|c|c-into` runs one way once, for callgrind.
 
-use silica_capi::error::silica_code;
+use silica_capi::error::{silica_code, silica_error};
 use silica_capi::keyspace::{silica_get, silica_get_into, silica_keyspace};
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -14,6 +14,26 @@ use std::time::Instant;
 const KEYS: usize = 1000;
 const ROUNDS: usize = 11;
 const WAYS: [&str; 4] = ["rust", "c", "rust-with", "c-into"];
+
+type Bytes = *const c_void;
+type Fault = *mut *mut silica_error;
+type Get = unsafe extern "C" fn(
+    *const silica_keyspace,
+    Bytes,
+    usize,
+    *mut *mut c_void,
+    *mut usize,
+    Fault,
+) -> silica_code;
+type GetInto = unsafe extern "C" fn(
+    *const silica_keyspace,
+    Bytes,
+    usize,
+    *mut c_void,
+    usize,
+    *mut usize,
+    Fault,
+) -> silica_code;
 
 /// A store whose keyspace is open both ways.
 struct Opened {
@@ -39,8 +59,8 @@ impl Opened {
     fn run(&self, way: &str, count: usize) -> usize {
         let keys = self.keys.iter().cycle().take(count);
         // Called through pointers, as a program in C calls a shared library.
-        let get = black_box(silica_get as unsafe extern "C" fn(_, _, _, _, _, _) -> _);
-        let get_into = black_box(silica_get_into as unsafe extern "C" fn(_, _, _, _, _, _, _) -> _);
+        let get = black_box(silica_get as Get);
+        let get_into = black_box(silica_get_into as GetInto);
         let sum = |get: &dyn Fn(&str) -> usize| keys.map(|key| get(black_box(key))).sum();
         match way {
             "rust" => sum(&|key| {

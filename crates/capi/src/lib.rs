@@ -12,8 +12,8 @@
 //!    known for sure.
 //! 3. What a call hands out in memory is allocated by C's `malloc`, so that `silica_free` needs no
 //!    length.
-//! 4. All unsafe blocks stand in `raw.rs`. The exported functions are unsafe because they pass on to
-//!    it what their callers promise: pointers are null or good for the lengths given.
+//! 4. All unsafe blocks stand in `raw.rs`. The exported functions are unsafe because they pass on
+//!    to it what their callers promise: pointers are null or good for the lengths given.
 #![allow(non_camel_case_types)] // Names as C has them.
 #![allow(clippy::missing_safety_doc)] // Invariant 4 is the contract of all of them.
 #![allow(clippy::too_many_arguments)] // A key and a value are two arguments each in C.

@@ -1,8 +1,8 @@
 //! Caches in memory.
 
+use crate::convert::{batch_of, entries_of, keys_of, missing, seconds, value, value_or};
 use crate::error::call;
 use crate::input::{expiry, input, time_to_live};
-use crate::keyspace::{batch_of, entries_of, keys_of, missing, seconds, value, value_or};
 use crate::store::{options_of, pairs};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

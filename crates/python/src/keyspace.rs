@@ -2,75 +2,20 @@
 
 use crate::batch::Batch;
 use crate::cell::Cell;
+use crate::convert::{batch_of, entries_of, keys_of, missing, seconds, value, value_or};
 use crate::error::call;
-use crate::input::{expiry, input, owned, range, time_to_live};
+use crate::input::{expiry, input, range, time_to_live};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 use crate::walk::{Shape, Walk};
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use silica::{EntryRef, TimeToLive, Update, WriteBatch};
+use silica::{EntryRef, Update, WriteBatch};
 use std::sync::Arc;
 
 #[pyclass(module = "silica", subclass, frozen)]
 pub(crate) struct Keyspace {
     pub(crate) cell: Arc<Cell>,
-}
-
-/// A value as Python has it, if there is one.
-pub(crate) fn value<'py>(py: Python<'py>, value: Option<Vec<u8>>) -> Option<Bound<'py, PyBytes>> {
-    value.map(|value| PyBytes::new(py, &value))
-}
-
-/// The exception for a key that is not there.
-pub(crate) fn missing(key: &Bound<'_, PyAny>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
-}
-
-/// A value, or what stands for a missing one.
-pub(crate) fn value_or<'py>(
-    py: Python<'py>,
-    found: Option<Vec<u8>>,
-    default: Option<Bound<'py, PyAny>>,
-) -> Bound<'py, PyAny> {
-    match found {
-        Some(found) => PyBytes::new(py, &found).into_any(),
-        None => default.unwrap_or_else(|| py.None().into_bound(py)),
-    }
-}
-
-/// The time to live as seconds; infinite without a limit.
-pub(crate) fn seconds(ttl: TimeToLive) -> f64 {
-    match ttl {
-        TimeToLive::Unlimited => f64::INFINITY,
-        TimeToLive::Left(left) => left.as_secs_f64(),
-    }
-}
-
-/// Keys of an iterable.
-pub(crate) fn keys_of(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
-    keys.try_iter()?.map(|key| owned(&key?)).collect()
-}
-
-/// Entries of a mapping or of an iterable of pairs.
-pub(crate) fn entries_of(entries: &Bound<'_, PyAny>) -> PyResult<Vec<(Vec<u8>, Vec<u8>)>> {
-    let pairs =
-        if entries.hasattr("keys")? { entries.call_method0("items")? } else { entries.clone() };
-    let pair = |pair: PyResult<Bound<'_, PyAny>>| {
-        let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-        Ok((owned(&key)?, owned(&value)?))
-    };
-    pairs.try_iter()?.map(pair).collect()
-}
-
-/// Puts of all `entries`.
-pub(crate) fn batch_of(entries: &[(Vec<u8>, Vec<u8>)], expires_unix_ms: u64) -> WriteBatch<'_> {
-    let mut batch = WriteBatch::new();
-    for (key, value) in entries {
-        batch.put_entry(key, EntryRef { expires_unix_ms, ..EntryRef::new(value) });
-    }
-    batch
 }
 
 #[pymethods]
@@ -97,9 +42,11 @@ impl Keyspace {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let key = input(key)?;
-        let found = call(py, || self.cell.with(|k| k.get(&*key)))?;
-        Ok(value_or(py, found, default))
+        let found = self.look_up(py, &input(key)?)?;
+        Ok(match found {
+            Some(found) => found.into_any(),
+            None => default.unwrap_or_else(|| py.None().into_bound(py)),
+        })
     }
 
     fn __getitem__<'py>(
@@ -107,9 +54,7 @@ impl Keyspace {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = input(key)?;
-        let found = call(py, || self.cell.with(|k| k.get(&*bytes)))?;
-        value(py, found).ok_or_else(|| missing(key))
+        self.look_up(py, &input(key)?)?.ok_or_else(|| missing(key))
     }
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -336,6 +281,15 @@ impl Keyspace {
 }
 
 impl Keyspace {
+    /// The value of `key`. One in memory is fetched with the interpreter's lock: that takes less
+    /// than to hand the lock over and back.
+    fn look_up<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if let Some(found) = self.cell.at_hand(key, |value| PyBytes::new(py, value)) {
+            return Ok(found);
+        }
+        Ok(value(py, call(py, || self.cell.with(|k| k.get(key)))?))
+    }
+
     /// Removes `key` in one step, and returns the value that it had.
     fn take(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
         let key = input(key)?;

@@ -5,8 +5,9 @@
 //!
 //! Invariants:
 //!
-//! 1. No call into an engine holds the interpreter's lock, and no code that holds an engine's lock
-//!    asks for the interpreter's: so neither waits for the other.
+//! 1. No call into an engine that may wait holds the interpreter's lock, and no code that holds an
+//!    engine's lock asks for the interpreter's: so neither waits for the other. Gets of what is in
+//!    memory do not wait, and keep it.
 //! 2. An engine sees bytes that nobody can change: those of `bytes` and `str` where they are, and
 //!    a copy of every other buffer.
 //! 3. After `close` no keyspace of the store is held here, so that its directory can be opened
@@ -16,39 +17,12 @@
 mod batch;
 mod cache;
 mod cell;
+mod convert;
 mod error;
 mod input;
 mod keyspace;
+mod module;
 mod snapshot;
 mod store;
 mod transaction;
 mod walk;
-
-use pyo3::prelude::*;
-
-// Built for a free-threaded interpreter it turns the lock on: nothing tests it without.
-#[pymodule(gil_used = true)]
-mod _silica {
-    use pyo3::prelude::*;
-
-    #[pymodule_export]
-    use super::batch::Batch;
-    #[pymodule_export]
-    use super::cache::Cache;
-    #[pymodule_export]
-    use super::keyspace::Keyspace;
-    #[pymodule_export]
-    use super::snapshot::Snapshot;
-    #[pymodule_export]
-    use super::store::{Store, open, restore};
-    #[pymodule_export]
-    use super::transaction::Transaction;
-    #[pymodule_export]
-    use super::walk::Walk;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        super::error::add(module)
-    }
-}

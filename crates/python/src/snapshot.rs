@@ -1,8 +1,8 @@
 //! Snapshots.
 
+use crate::convert::{keys_of, missing, value, value_or};
 use crate::error::call;
 use crate::input::{input, range};
-use crate::keyspace::{keys_of, missing, value, value_or};
 use crate::walk::{Shape, Walk};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

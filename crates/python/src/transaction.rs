@@ -1,9 +1,9 @@
 //! Transactions.
 
 use crate::cell::Cell;
+use crate::convert::{missing, value, value_or};
 use crate::error::call;
 use crate::input::{expiry, input, range, time_to_live};
-use crate::keyspace::{missing, value, value_or};
 use crate::walk::{Shape, Walk};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -27,9 +27,9 @@ impl OpenOptions {
     /// ```
     /// # let name = format!("silica-doc-setting-{}", std::process::id());
     /// # let path = std::env::temp_dir().join(name);
-    /// let options = [("memory_bytes", "64MiB"), ("durability", "buffered"), ("filter_bits", "10")];
+    /// let wanted = [("memory_bytes", "64MiB"), ("filter_bits", "10")];
     /// let start = silica::OpenOptions::new();
-    /// let options = options.iter().try_fold(start, |o, (name, text)| o.setting(name, text))?;
+    /// let options = wanted.iter().try_fold(start, |o, (name, text)| o.setting(name, text))?;
     /// options.open(&path)?.close()?;
     /// # std::fs::remove_dir_all(&path).ok();
     /// # Ok::<(), silica::Error>(())
