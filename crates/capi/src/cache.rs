@@ -4,7 +4,7 @@ use crate::error::{call, silica_code, silica_error};
 use crate::expiry::{answer, duration};
 use crate::raw::{self, opaque};
 use crate::store::options_of;
-use crate::values::{copy_out, hand_out, metrics_text};
+use crate::values::{Room, copied, hand_out, metrics_text};
 use silica::Cache;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn silica_cache_get(
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
         let cache = raw::body(cache)?;
-        hand_out(value, value_length, |copy| cache.get_with(key, copy))
+        hand_out(value, value_length, || cache.get_with(key, copied))
     })
 }
 
@@ -67,8 +67,8 @@ pub unsafe extern "C" fn silica_cache_get_into(
 ) -> silica_code {
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
-        let cache = raw::body(cache)?;
-        copy_out(buffer, room, value_length, |copy| cache.get_with(key, copy))
+        let (cache, room) = (raw::body(cache)?, Room::new(buffer, room)?);
+        raw::put(value_length, cache.get_with(key, |entry| room.fill(entry))?)
     })
 }
 

@@ -75,6 +75,7 @@ pub struct silica_error {
 
 opaque!(silica_error, (silica_code, CString), b"SIL-ERRO", "error");
 
+#[cold]
 fn hand_over(error: *mut *mut silica_error, code: silica_code, text: &str) -> silica_code {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
     if !error.is_null() {
@@ -84,7 +85,7 @@ fn hand_over(error: *mut *mut silica_error, code: silica_code, text: &str) -> si
 }
 
 /// Does `work`, and reports what it fails with: its code, and its text in `*error`.
-#[inline]
+#[inline(always)]
 pub(crate) fn call(
     error: *mut *mut silica_error,
     work: impl FnOnce() -> Result<()>,

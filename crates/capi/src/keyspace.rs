@@ -2,7 +2,7 @@
 
 use crate::error::{call, quietly, silica_code, silica_error};
 use crate::raw::{self, opaque};
-use crate::values::{copy_out, hand_out, metrics_text};
+use crate::values::{Room, copied, hand_out, metrics_text};
 use silica::{Error, ErrorKind, Keyspace};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn silica_get(
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
         let keyspace = raw::body(keyspace)?;
-        hand_out(value, value_length, |copy| keyspace.get_with(key, copy))
+        hand_out(value, value_length, || keyspace.get_with(key, copied))
     })
 }
 
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn silica_get_into(
 ) -> silica_code {
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
-        let keyspace = raw::body(keyspace)?;
-        copy_out(buffer, room, value_length, |copy| keyspace.get_with(key, copy))
+        let (keyspace, room) = (raw::body(keyspace)?, Room::new(buffer, room)?);
+        raw::put(value_length, keyspace.get_with(key, |entry| room.fill(entry))?)
     })
 }
 

@@ -44,6 +44,7 @@ fn wrong(name: &str, what: &str) -> Error {
 }
 
 /// Refuses what is no handle of this type, as far as that can be known.
+#[inline(always)]
 fn check<T: Opaque>(handle: *const T) -> Result<()> {
     let tagged = handle.cast::<Tagged<T::Body>>();
     if handle.is_null() {
@@ -73,6 +74,7 @@ pub(crate) fn boxed<T: Opaque>(body: T::Body) -> *mut T {
 }
 
 /// What stands behind `handle`.
+#[inline(always)]
 pub(crate) fn body<'h, T: Opaque>(handle: *const T) -> Result<&'h T::Body> {
     check(handle)?;
     // SAFETY: its tag says that `boxed` made it of this type. Its owner does not free it during
@@ -110,6 +112,7 @@ pub(crate) fn release<T: Opaque>(handle: *mut T) {
 }
 
 /// `length` bytes from `bytes` on; null stands for none.
+#[inline(always)]
 pub(crate) fn slice<'b>(what: &str, bytes: *const c_void, length: usize) -> Result<&'b [u8]> {
     if length == 0 {
         return Ok(&[]);
@@ -158,6 +161,7 @@ pub(crate) fn texts<'t>(what: &str, array: *const *const c_char) -> Result<Vec<&
 }
 
 /// Writes `value` to `*out`.
+#[inline(always)]
 pub(crate) fn put<T>(out: *mut T, value: T) -> Result<()> {
     if out.is_null() {
         let message = "the pointer for the result is NULL; pass the address of a variable";
@@ -169,6 +173,7 @@ pub(crate) fn put<T>(out: *mut T, value: T) -> Result<()> {
 }
 
 /// Writes `value` to `*out`, unless `out` is null.
+#[inline(always)]
 pub(crate) fn put_if<T>(out: *mut T, value: T) {
     let _ = put(out, value);
 }
@@ -184,6 +189,7 @@ pub(crate) fn read<T: Copy>(what: &str, at: *const T) -> Result<T> {
 }
 
 /// A copy of `bytes`, and of a zero byte behind them, in memory of `malloc`; null if there is none.
+#[inline(always)]
 pub(crate) fn allocated(bytes: &[u8]) -> *mut c_void {
     // SAFETY: `malloc` takes every length, and its result is checked.
     let copy = unsafe { libc::malloc(bytes.len() + 1) };
@@ -205,6 +211,7 @@ pub(crate) fn deallocate(memory: *mut c_void) {
 }
 
 /// Refuses a buffer with room and without an address.
+#[inline(always)]
 pub(crate) fn check_buffer(buffer: *mut c_void, room: usize) -> Result<()> {
     if buffer.is_null() && room > 0 {
         let message = "the buffer is NULL with room for bytes; pass its address";
@@ -214,6 +221,7 @@ pub(crate) fn check_buffer(buffer: *mut c_void, room: usize) -> Result<()> {
 }
 
 /// Copies as many of `bytes` to `to` as `room` says, which [`check_buffer`] has seen.
+#[inline(always)]
 pub(crate) fn copy(bytes: &[u8], to: *mut c_void, room: usize) {
     let length = bytes.len().min(room);
     if length > 0 {

@@ -3,7 +3,7 @@
 use crate::error::{call, quietly, silica_code, silica_error};
 use crate::keyspace::silica_keyspace;
 use crate::raw::{self, opaque};
-use crate::values::{copy_out, hand_out};
+use crate::values::{Room, copied, hand_out};
 use silica::Snapshot;
 use std::ffi::c_void;
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn silica_snapshot_get(
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
         let snapshot = raw::body(snapshot)?;
-        hand_out(value, value_length, |copy| snapshot.get_with(key, copy))
+        hand_out(value, value_length, || snapshot.get_with(key, copied))
     })
 }
 
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn silica_snapshot_get_into(
 ) -> silica_code {
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
-        let snapshot = raw::body(snapshot)?;
-        copy_out(buffer, room, value_length, |copy| snapshot.get_with(key, copy))
+        let (snapshot, room) = (raw::body(snapshot)?, Room::new(buffer, room)?);
+        raw::put(value_length, snapshot.get_with(key, |entry| room.fill(entry))?)
     })
 }

@@ -6,7 +6,7 @@ use crate::iterator::silica_iterator;
 use crate::keyspace::silica_keyspace;
 use crate::raw::{self, opaque};
 use crate::store::durability_of;
-use crate::values::hand_out;
+use crate::values::{copied, hand_out};
 use silica::engine::transaction::{Savepoint, TransactionOptions, Wait};
 use silica::{Durability, EntryRef, Error, ErrorKind, Result, Transaction, expires_after};
 use std::ffi::{c_int, c_void};
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn silica_transaction_get(
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
         let open = raw::body(transaction)?;
-        hand_out(value, value_length, |copy| open.transaction.get_with(key, copy))
+        hand_out(value, value_length, || open.transaction.get_with(key, copied))
     })
 }
 
@@ -116,10 +116,7 @@ pub unsafe extern "C" fn silica_transaction_get_for_update(
     call(error, || {
         let key = raw::slice("key", key, key_length)?;
         let found = raw::body_mut(transaction)?.transaction.get_for_update(key)?;
-        hand_out(value, value_length, |copy| {
-            copy(found.as_deref().map(EntryRef::new));
-            Ok(())
-        })
+        hand_out(value, value_length, || Ok(copied(found.as_deref().map(EntryRef::new))))
     })
 }
 

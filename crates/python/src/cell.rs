@@ -1,6 +1,6 @@
 //! Keyspaces that a closing store takes away from their Python objects.
 
-use silica::{EntryRef, Error, ErrorKind, GetSink, Keyspace, Result, Silica};
+use silica::{EntryRef, Error, ErrorKind, Keyspace, Result, Silica};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// A keyspace until its store is closed; opened when it is first used.
@@ -58,23 +58,13 @@ impl Owner {
     }
 }
 
-/// Passes on the one value that is found.
-struct Found<T, F>(Option<T>, F);
-
-impl<T, F: FnMut(&[u8]) -> T> GetSink for Found<T, F> {
-    fn found(&mut self, _index: usize, entry: EntryRef<'_>) {
-        self.0 = Some((self.1)(entry.value));
-    }
-}
-
 impl Cell {
     /// What `read` makes of the value of `key`, and `None` inside if it is not there. `None` if
     /// the answer is not in memory, or somebody else has the cell: nothing is waited for.
-    pub(crate) fn at_hand<T>(&self, key: &[u8], read: impl FnMut(&[u8]) -> T) -> Option<Option<T>> {
+    pub(crate) fn at_hand<T>(&self, key: &[u8], read: impl Fn(&[u8]) -> T) -> Option<Option<T>> {
         let open = self.keyspace.try_read().ok()?;
-        let (mut found, mut left) = (Found(None, read), Vec::new());
-        open.as_ref()?.engine().get_many_at_hand(&[key], &mut found, &mut left).ok()?;
-        left.is_empty().then_some(found.0)
+        let read = |entry: Option<EntryRef<'_>>| entry.map(|entry| read(entry.value));
+        open.as_ref()?.get_at_hand(key, read).ok().flatten()
     }
 
     pub(crate) fn name(&self) -> &str {

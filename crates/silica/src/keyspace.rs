@@ -206,6 +206,41 @@ impl Keyspace {
         self.live()?.get_with(key.as_ref(), read)
     }
 
+    /// As [`Keyspace::get_with`], as far as memory has the answer: `None` if the device would have
+    /// to be asked, and nothing is waited for. For threads that may not wait.
+    ///
+    /// ```
+    /// # let name = format!("silica-doc-at-hand-{}", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// # let store = silica::open(&path)?;
+    /// let keyspace = store.keyspace("k")?;
+    /// keyspace.put("key", "value")?;
+    /// let length = keyspace.get_at_hand("key", |entry| entry.map(|entry| entry.value.len()))?;
+    /// assert_eq!(length, Some(Some(5)), "what was just written is in memory");
+    /// # drop((keyspace, store));
+    /// # std::fs::remove_dir_all(&path).ok();
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    pub fn get_at_hand<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<Option<T>> {
+        struct Found<F>(F);
+        impl<F: FnMut(EntryRef<'_>)> GetSink for Found<F> {
+            fn found(&mut self, _: usize, entry: EntryRef<'_>) {
+                (self.0)(entry);
+            }
+        }
+        let (mut read, mut answer, mut left) = (Some(read), None, Vec::new());
+        let found = |entry: EntryRef<'_>| answer = read.take().map(|read| read(Some(entry)));
+        self.live()?.get_many_at_hand(&[key.as_ref()], &mut Found(found), &mut left)?;
+        if !left.is_empty() {
+            return Ok(None);
+        }
+        Ok(answer.or_else(|| read.take().map(|read| read(None))))
+    }
+
     /// The value of `key`, and where finding it spent its time. It is a get like any other, but
     /// that it looks at the clock some ten times.
     pub fn get_staged(&self, key: impl AsRef<[u8]>) -> Result<(Option<Vec<u8>>, StageTimes)> {

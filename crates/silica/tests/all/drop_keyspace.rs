@@ -133,3 +133,17 @@ fn a_drop_that_was_cut_short_comes_to_its_end_at_the_next_opening() {
     store.close().unwrap();
     assert_eq!(names(&open(&path)), ["b"]);
 }
+
+#[test]
+fn a_get_at_hand_sees_that_its_keyspace_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = silica::open(directory.path()).unwrap();
+    let keyspace = store.keyspace("k").unwrap();
+    keyspace.put("a", "1").unwrap();
+    let length = |entry: Option<silica::EntryRef<'_>>| entry.map(|entry| entry.value.len());
+    assert_eq!(keyspace.get_at_hand("a", length).unwrap(), Some(Some(1)));
+    assert_eq!(keyspace.get_at_hand("b", length).unwrap(), Some(None));
+    store.drop_keyspace("k").unwrap();
+    let refused = keyspace.get_at_hand("a", length).unwrap_err();
+    assert_eq!(refused.kind(), silica::ErrorKind::Closed);
+}
