@@ -5,6 +5,7 @@ mod graph;
 mod lfs;
 mod values;
 
+use crate::options_file::OptionsFile;
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::sql::SqlArgs;
@@ -41,6 +42,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve the store over RESP (redis-cli and any Redis client) and memcached's protocol.
     Serve(Box<ServeArgs>),
+    /// Look at the options of a server: those in a file, and all that it would have.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
     /// Write the entries of a keyspace, with expiry and user bits, as tsv, csv, ndjson or Redis's
@@ -502,6 +506,31 @@ pub(crate) struct ServeArgs {
     /// Milliseconds that a statement of SQL may take; 0 for any time.
     #[arg(long, value_name = "MS", default_value_t = 5_000)]
     pub(crate) sql_time_limit: u64,
+    /// File (TOML) of these options, without their dashes, and of settings that CONFIG SET takes,
+    /// which SIGHUP reads again. Variables such as SILICA_LISTEN come before it, and what stands
+    /// here before both.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file, read.
+    #[arg(skip)]
+    pub(crate) file: Option<OptionsFile>,
+}
+
+/// What `silica config` does.
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read a file of options, and say what is wrong with it, if anything is.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Show every option that `silica serve` with these arguments would have, and whether it is
+    /// from the command line, the environment, the file or nowhere.
+    Show {
+        /// Arguments of `silica serve`.
+        #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
