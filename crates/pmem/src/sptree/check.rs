@@ -8,6 +8,7 @@ use super::layout::{SUM, Slot, sum_word};
 use super::leaf::{Leaf, bits};
 use super::nodes::Node;
 use super::tree::{Locked, SpTree};
+use super::unfold::{FEW, unfold};
 use silica_base::Result;
 use silica_device::region::Region;
 use std::sync::atomic::Ordering;
@@ -26,19 +27,25 @@ struct Contents {
     sum: u32,
 }
 
-/// Checks the leaf of node `number` unless it was checked.
+/// Checks the leaf of node `number` unless it was checked. A node that is folded is unfolded
+/// instead: the caller searches again if the node is unchecked.
 ///
 /// # Errors
 /// `Corruption`; the leaf stays unchecked.
 pub(crate) fn check_node<R: Region>(tree: &SpTree<R>, number: u32) -> Result<()> {
     let node = tree.nodes.get(number);
+    if node.is_folded() {
+        return unfold(tree, number, FEW);
+    }
     node.lock();
     let locked = Locked { node };
+    // Between the two lines above, a clear may have given the number to a new leaf.
     check_locked(tree, &locked)
 }
 
 /// As [`check_node`], by the holder of the lock.
 pub(crate) fn check_locked<R: Region>(tree: &SpTree<R>, locked: &Locked<'_>) -> Result<()> {
+    debug_assert!(!locked.node.is_folded(), "whoever comes to a folded node unfolds it");
     if !locked.node.is_unchecked() {
         return Ok(());
     }

@@ -117,6 +117,15 @@ struct Segments {
     lap: u64,
 }
 
+/// Which marks an opening knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Marks<'m> {
+    /// Those of all leaves: records of the log may count.
+    Of(&'m [u32]),
+    /// The next one that is free: no record of the log counts.
+    From(u32),
+}
+
 /// What an opening finds in the log.
 pub(crate) struct Found {
     pub(crate) log: Log,
@@ -162,15 +171,19 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of a region that may have `region_bytes`, as the root says it. Leaves have
-    /// `leaf_marks`.
+    /// True if the region has a log.
+    pub(crate) fn is_there<R: Region>(space: &Space<R>) -> bool {
+        space.region().load(TABLE) != 0
+    }
+
+    /// The log of a region that may have `region_bytes`, as the root says it.
     ///
     /// # Errors
     /// `Corruption`.
     pub(crate) fn open<R: Region>(
         space: &Space<R>,
         region_bytes: u64,
-        leaf_marks: &[u32],
+        marks: Marks<'_>,
     ) -> Result<Found> {
         let (region, store) = (space.region(), space.store());
         let (mut segments, mut records) = (Segments::default(), Vec::new());
@@ -191,8 +204,10 @@ impl Log {
             let lap = unchecked(store, start, region.load(start)).unwrap_or(0);
             let segment = Segment { at: start, bytes, lap };
             segments.lap = segments.lap.max(lap);
-            let key = |(at, record): (u64, Record)| Key::new(&record, number, at - start);
-            records.extend(read(region, store, &segment).map(key));
+            if let Marks::Of(_) = marks {
+                let key = |(at, record): (u64, Record)| Key::new(&record, number, at - start);
+                records.extend(read(region, store, &segment).map(key));
+            }
             segments.all.push(segment);
         }
         if space.is_marking() {
@@ -202,12 +217,15 @@ impl Log {
         let mut numbers: Vec<usize> = (0..segments.all.len()).collect();
         numbers.sort_by_key(|number| segments.all[*number].lap);
         segments.full = numbers.into();
-        // A store without a log has leaves without marks.
-        let mut marks: Vec<u32> = match segments.all.is_empty() {
-            true => Vec::new(),
-            false => leaf_marks.iter().copied().filter(|mark| *mark != 0).collect(),
+        let next_mark = match marks {
+            // A store without a log has leaves without marks.
+            Marks::Of(_) if segments.all.is_empty() => 1,
+            Marks::Of(leaves) => {
+                let of_leaves = leaves.iter().copied().filter(|mark| *mark != 0);
+                unused_mark(of_leaves.chain(records.iter().map(|key| key.mark())).collect())
+            }
+            Marks::From(next) => next,
         };
-        marks.extend(records.iter().map(|record: &Key| record.mark()));
         let bytes_max = region_bytes / REGION_SHARE;
         let segment_bytes = (bytes_max / SEGMENTS_MAX as u64 / PAGE_BYTES * PAGE_BYTES)
             .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
@@ -217,7 +235,7 @@ impl Log {
             lanes: std::array::from_fn(|_| Mutex::default()),
             segment_bytes,
             bytes_max: AtomicU64::new(bytes_max.max(2 * segment_bytes)),
-            next_mark: AtomicU32::new(unused_mark(marks)),
+            next_mark: AtomicU32::new(next_mark),
             records: AtomicU64::new(0),
         };
         Ok(Found { log, records })
@@ -240,6 +258,11 @@ impl Log {
                 return mark;
             }
         }
+    }
+
+    /// The mark that a leaf gets next.
+    pub(crate) fn next_mark(&self) -> u32 {
+        self.next_mark.load(Ordering::Relaxed)
     }
 
     /// True if a leaf with this mark might get it again while its records are still in the log.

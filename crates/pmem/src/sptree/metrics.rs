@@ -15,6 +15,11 @@ pub const METRICS: &[Metric] = &[
     DURABILITY_CLASS,
     Metric::gauge("leaves", "leaves"),
     Metric::gauge("leaves_unchecked", "leaves that were not checked since the opening"),
+    Metric::gauge(
+        "nodes_folded",
+        "nodes that stand for the leaves behind theirs until somebody comes there",
+    ),
+    Metric::gauge("top_copy_bytes", "bytes of the copy of the top layer in the region"),
     Metric::gauge("history_bytes", "memory of what keys were for snapshots that are held"),
     Metric::counter("leaf_splits", "leaves split"),
     Metric::counter("leaf_merges", "leaves merged with a neighbour"),
@@ -33,9 +38,9 @@ pub const METRICS: &[Metric] = &[
 pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisitor) {
     let counts: &Striped<Counts> = &tree.counts;
     let space = &tree.space;
-    let entries = tree.entries();
+    let entries = tree.entries_guess();
     let index = tree.index_bytes();
-    let values: [(&'static str, f64); 30] = [
+    let values: [(&'static str, f64); 32] = [
         ("gets", counts.sum(|c| &c.gets) as f64),
         ("get_hits", counts.sum(|c| &c.hits) as f64),
         ("filter_misses", counts.sum(|c| &c.filter_misses) as f64),
@@ -64,6 +69,8 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
         ("durability_class", f64::from(space.durability_class())),
         ("leaves", tree.top.leaves() as f64),
         ("leaves_unchecked", tree.unchecked() as f64),
+        ("nodes_folded", tree.folded() as f64),
+        ("top_copy_bytes", tree.anchors.region_bytes() as f64),
         ("history_bytes", tree.history.bytes() as f64),
         ("redo_records", f64::from(space.redo_records())),
     ];

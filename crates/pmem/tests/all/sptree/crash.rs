@@ -88,6 +88,11 @@ pub(super) fn put(tree: &Tree, n: u64, value: &[u8]) {
     tree.put(&n.to_be_bytes(), value, NOW).expect("a put");
 }
 
+fn with(harness: &TreeHarness, place: crate::support::Fixed) -> TreeHarness {
+    let options = harness.options.clone();
+    TreeHarness { place, options, ..TreeHarness::new(harness.bytes) }
+}
+
 /// Cuts the power at every operation of one change, in several ways each, and opens what is left.
 pub(super) fn cut_everywhere(
     harness: &TreeHarness,
@@ -98,7 +103,7 @@ pub(super) fn cut_everywhere(
     let before = harness.place.region();
     let ops = {
         let place = harness.place.with(before.fork(0));
-        let harness = TreeHarness { place, ..TreeHarness::new(harness.bytes) };
+        let harness = with(harness, place);
         let tree = harness.open_tree().expect("it opens");
         while tree.maintain(Budget::of(1 << 20)).expect("maintained").more {}
         let start = harness.place.region().op_count();
@@ -111,7 +116,7 @@ pub(super) fn cut_everywhere(
     for op in (0..=ops).step_by(stride) {
         for way in 0..ways {
             let place = harness.place.with(before.fork(op * ways + way));
-            let mut harness = TreeHarness { place, ..TreeHarness::new(harness.bytes) };
+            let mut harness = with(harness, place);
             let tree = harness.open_tree().expect("it opens");
             while tree.maintain(Budget::of(1 << 20)).expect("maintained").more {}
             let region = harness.place.region();

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod conformance;
+mod copy;
 mod crash;
 mod harness;
 mod images;
