@@ -23,6 +23,7 @@ mod classes;
 mod layout;
 mod open;
 mod redo;
+mod salvage;
 
 pub use classes::PAGE_BYTES;
 pub use layout::{Kind, ROOT, ROOT_BYTES};
@@ -40,6 +41,18 @@ pub(crate) const DURABILITY_CLASS: Metric = Metric::gauge(
     "what the region survives: 2 a power cut, 1 the process, 0 the process, and the machine's stop \
      after a clean close only",
 );
+
+/// Bytes that the medium has written and read inside, if the region counts them.
+pub(crate) const MEDIA_METRICS: [Metric; 2] = [
+    Metric::counter(
+        "media_bytes_written",
+        "bytes that persistent memory has written inside, if the region counts them (simulated)",
+    ),
+    Metric::counter(
+        "media_bytes_read",
+        "bytes that persistent memory has read inside, if the region counts them (simulated)",
+    ),
+];
 
 /// A region, its allocator, and its changes of several words.
 pub struct Space<R> {
@@ -72,6 +85,14 @@ impl<R: Region> Space<R> {
             RegionClass::Lines => 2,
             RegionClass::Process => 1,
             RegionClass::Pages => 0,
+        }
+    }
+
+    /// Reports [`MEDIA_METRICS`] if the region counts them.
+    pub(crate) fn report_media(&self, visitor: &mut dyn silica_engine::MetricVisitor) {
+        if let Some((written, read)) = self.region.media_bytes() {
+            visitor.metric("media_bytes_written", written as f64);
+            visitor.metric("media_bytes_read", read as f64);
         }
     }
 

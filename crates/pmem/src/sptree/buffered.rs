@@ -298,7 +298,7 @@ pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
         }
     }
     match is_whole {
-        true => tree.log.emptied(segment),
+        true => tree.log.emptied(&tree.space, segment),
         false => tree.log.keep(segment),
     }
     Ok(())
@@ -358,7 +358,7 @@ pub(crate) fn empty_all<R: Region>(
         }
     }
     if is_whole {
-        tree.log.emptied_all();
+        tree.log.emptied_all(&tree.space);
     }
     Ok(is_whole)
 }

@@ -5,8 +5,10 @@
 //!    buffer's entries and the leaf's next mark reach the leaf together, so from then on none of
 //!    the buffer's records counts, and before that all of them do.
 //! 3. A mark that a leaf gets is one that no record in the log has with that leaf's place. Marks
-//!    are numbers in turn. The log holds fewer records than marks come around in, so only a leaf
-//!    whose mark comes soon could have the same one twice, and such a leaf gets no buffer.
+//!    are numbers in turn, of 32 bits, and none of a whole record in the log is old: a segment
+//!    whose records do not count any more gets another lap, under which they are none, and a
+//!    segment that its lane does not fill for long is closed. So only a leaf whose mark comes soon
+//!    could have the same one twice, and such a leaf gets no buffer.
 //! 4. Records of one leaf and mark are ordered by their ordinals, whatever segments they lie in. So
 //!    threads append to segments of their own.
 //! 5. A segment is written again only when none of its records counts.
@@ -37,9 +39,12 @@ const LANES: usize = 8;
 /// The log is short of room if fewer segments are left.
 const SPARE_SEGMENTS: usize = 2;
 const PAGE_BITS: u32 = 36;
-/// Marks that are taken while a record is in the log, at most: there are two million records, and a
-/// record brings at most one mark for its leaf and some for leaves made of it.
-const MARKS_SOON: u32 = 1 << 24;
+/// Segments that are begun while another one is being filled, at most.
+const LAPS_OPEN_MAX: u64 = 1024;
+/// Marks that are taken while a record is in the log, at most. There are two million records, and
+/// ten million are written before a segment is closed; a record brings one mark for its leaf and
+/// some for leaves made of it, and leaves without buffers bring one for some 30 inserts.
+const MARKS_SOON: u32 = 1 << 28;
 
 /// A record: a place of a leaf's buffer changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,6 +314,7 @@ impl Log {
         space: &Space<R>,
         done: Option<Open>,
     ) -> Result<Option<Open>> {
+        self.close_idle();
         let mut segments = self.segments();
         segments.full.extend(done.map(|open| open.number));
         let number = match segments.free.pop() {
@@ -319,14 +325,21 @@ impl Log {
         let left = segments.free.len() + (room / self.segment_bytes) as usize;
         self.is_short.store(left < SPARE_SEGMENTS, Ordering::Relaxed);
         let Some(number) = number else { return Ok(None) };
-        segments.lap += 1;
-        segments.all[number].lap = segments.lap;
-        let segment = segments.all[number];
-        let region = space.region();
-        region.store(segment.at, checked(space.store(), segment.at, segment.lap));
         // The first record's fence covers it: no record counts under another lap.
-        region.flush(segment.at, 8);
+        let segment = renew(space, &mut segments, number);
         Ok(Some(Open { segment, number, next: segment.at + HEADER_BYTES }))
+    }
+
+    /// Closes segments of lanes that write so little that other lanes have begun many meanwhile.
+    fn close_idle(&self) {
+        let lap = self.segments().lap;
+        for lane in &self.lanes {
+            // A lane that is in use is not idle.
+            let Ok(mut lane) = lane.try_lock() else { continue };
+            if let Some(open) = lane.take_if(|open| lap - open.segment.lap > LAPS_OPEN_MAX) {
+                self.segments().full.push_back(open.number);
+            }
+        }
     }
 
     /// Adds a segment to the log if it may grow.
@@ -378,8 +391,10 @@ impl Log {
     }
 
     /// No record of the segment counts any more.
-    pub(crate) fn emptied(&self, number: usize) {
+    /// They are none from here on: the segment has another lap, durably at a later fence.
+    pub(crate) fn emptied<R: Region>(&self, space: &Space<R>, number: usize) {
         let mut segments = self.segments();
+        renew(space, &mut segments, number);
         segments.free.push(number);
         let is_short = segments.free.len() < SPARE_SEGMENTS && !segments.full.is_empty();
         self.is_short.store(is_short, Ordering::Relaxed);
@@ -393,14 +408,17 @@ impl Log {
     }
 
     /// No record at all counts any more: every segment may be written again.
-    pub(crate) fn emptied_all(&self) {
+    pub(crate) fn emptied_all<R: Region>(&self, space: &Space<R>) {
         for lane in &self.lanes {
             let open = lane.lock().expect("no panic while locked").take();
             self.segments().full.extend(open.map(|open| open.number));
         }
         let mut segments = self.segments();
         let full = std::mem::take(&mut segments.full);
-        segments.free.extend(full);
+        for number in full {
+            renew(space, &mut segments, number);
+            segments.free.push(number);
+        }
         self.is_short.store(false, Ordering::Relaxed);
     }
 
@@ -414,6 +432,16 @@ impl Log {
         let bytes = (region_bytes / REGION_SHARE).max(2 * self.segment_bytes);
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
+}
+
+/// Gives a segment the next lap: whole records under another one are none.
+fn renew<R: Region>(space: &Space<R>, segments: &mut Segments, number: usize) -> Segment {
+    segments.lap += 1;
+    segments.all[number].lap = segments.lap;
+    let segment = segments.all[number];
+    space.region().store(segment.at, checked(space.store(), segment.at, segment.lap));
+    space.region().flush(segment.at, 8);
+    segment
 }
 
 fn bytes_of(segments: &Segments) -> u64 {

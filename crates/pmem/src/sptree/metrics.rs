@@ -2,7 +2,7 @@
 
 use super::counts::Counts;
 use super::tree::SpTree;
-use crate::space::DURABILITY_CLASS;
+use crate::space::{DURABILITY_CLASS, MEDIA_METRICS};
 use silica_base::Striped;
 use silica_device::region::Region;
 use silica_engine::{Metric, MetricVisitor};
@@ -13,6 +13,8 @@ pub const METRICS: &[Metric] = &[
     Metric::gauge("region_bytes", "bytes of the region"),
     Metric::gauge("region_live_bytes", "bytes of leaves and entries in the region"),
     DURABILITY_CLASS,
+    MEDIA_METRICS[0],
+    MEDIA_METRICS[1],
     Metric::gauge("leaves", "leaves"),
     Metric::gauge("leaves_unchecked", "leaves that were not checked since the opening"),
     Metric::gauge(
@@ -77,4 +79,5 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
     for (name, value) in values {
         visitor.metric(name, value);
     }
+    space.report_media(visitor);
 }

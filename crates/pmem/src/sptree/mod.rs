@@ -35,6 +35,7 @@ mod read;
 mod replay;
 mod root;
 mod run;
+mod salvage;
 mod snapshot;
 mod sync;
 mod tags;
@@ -43,6 +44,9 @@ mod tree;
 mod unfold;
 mod upkeep;
 mod write;
+
+pub(crate) use open::NAME;
+pub(crate) use salvage::salvage;
 
 pub use metrics::METRICS;
 pub use options::OPTIONS;

@@ -33,7 +33,7 @@ const ANCHORS_MAX: usize = 8192;
 /// Leaves whose first lines are asked for ahead.
 const LEAVES_AHEAD: usize = 16;
 /// The region's name.
-const NAME: &str = "sptree";
+pub(crate) const NAME: &str = "sptree";
 /// What an opening finds.
 #[derive(Default)]
 struct Walked {

@@ -17,6 +17,10 @@ use silica_device::region::Region;
 use silica_engine::{Budget, Progress};
 use std::sync::atomic::Ordering;
 
+/// Free bytes of the region that are worth giving back: so many, and this share of the region.
+const GIVEN_BACK_MIN: u64 = 256 << 10;
+const GIVEN_BACK_SHARE: u64 = 8;
+
 /// Does a piece of what there is to do.
 ///
 /// # Errors
@@ -33,7 +37,24 @@ pub(crate) fn maintain<R: Region>(tree: &SpTree<R>, budget: Budget) -> Result<Pr
     progress.more |= tree.top.join_small();
     tree.share_memory();
     progress.more |= shrink_buffers(tree, leaves_left)?;
+    if budget.is_idle {
+        give_back(tree)?;
+    }
     Ok(progress)
+}
+
+/// Gives free space of the region back to the system, if there is much of it. Writes wait.
+fn give_back<R: Region>(tree: &SpTree<R>) -> Result<()> {
+    let bytes = tree.space.releasable_bytes();
+    let is_much = bytes >= GIVEN_BACK_MIN && bytes >= tree.space.region().len() / GIVEN_BACK_SHARE;
+    if !is_much || tree.space.is_marking() {
+        return Ok(());
+    }
+    // Writers look at leaves that a record of the log names, and readers at those of the top layer
+    // as it was: the region does not become shorter under them.
+    let _alone = tree.gate.write();
+    tree.top.wait_for_readers();
+    tree.space.trim().map(drop).map_err(|error| tree.poison(error))
 }
 
 /// Takes buffers away that there is no memory for any more; true if there are more of them.

@@ -6,4 +6,5 @@ mod copy;
 mod crash;
 mod harness;
 mod images;
+mod media;
 mod threads;
