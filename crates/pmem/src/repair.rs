@@ -1,8 +1,8 @@
 //! Repair of a region that an opening refuses: what is whole goes to a new one.
 //!
 //! 1. The new store is made in a directory of its own, `repaired-N`, and closed.
-//! 2. The old region gets a second name in a directory `damaged-N`, durably. Nothing of it is written
-//!    over, but for changes of several words that were begun, which any opening finishes.
+//! 2. The old region gets a second name in a directory `damaged-N`, durably. Nothing of it is
+//!    written over, but for changes of several words that were begun, which any opening finishes.
 //! 3. The new region takes the old one's name by a rename. A repair that is interrupted before that
 //!    leaves the old store, and one that is interrupted after it the new one.
 

@@ -34,19 +34,19 @@ struct Contents {
 /// `Corruption`; the leaf stays unchecked.
 pub(crate) fn check_node<R: Region>(tree: &SpTree<R>, number: u32) -> Result<()> {
     let node = tree.nodes.get(number);
-    if node.is_folded() {
-        return unfold(tree, number, FEW);
+    {
+        node.lock();
+        let locked = Locked { node };
+        if !node.is_folded() {
+            return check_locked(tree, &locked);
+        }
     }
-    node.lock();
-    let locked = Locked { node };
-    // Between the two lines above, a clear may have given the number to a new leaf.
-    check_locked(tree, &locked)
+    unfold(tree, number, FEW)
 }
 
-/// As [`check_node`], by the holder of the lock.
+/// As [`check_node`], by the holder of the lock; a node that is folded stays as it is.
 pub(crate) fn check_locked<R: Region>(tree: &SpTree<R>, locked: &Locked<'_>) -> Result<()> {
-    debug_assert!(!locked.node.is_folded(), "whoever comes to a folded node unfolds it");
-    if !locked.node.is_unchecked() {
+    if !locked.node.is_unchecked() || locked.node.is_folded() {
         return Ok(());
     }
     let leaf = tree.leaf(locked.node.leaf());

@@ -57,7 +57,7 @@ fn begin_pass<R: Region>(tree: &SpTree<R>, upkeep: &mut Upkeep) {
     (upkeep.copy_from, upkeep.copy_since) = (Some(Vec::new()), 0);
 }
 
-/// Goes through a chunk of the top layer. A pass ends where the region has no more room: what the
+/// Goes through a chunk of the top layer. A pass ends if the region has no more room: what the
 /// copy lacks is only slower to open.
 fn copy_chunk<R: Region>(
     tree: &SpTree<R>,

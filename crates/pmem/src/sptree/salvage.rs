@@ -1,4 +1,4 @@
-//! What is whole of a damaged tree is read: leaves by their links, and where a link or a leaf is
+//! What is whole of a damaged tree is read: leaves by their links, and if a link or a leaf is
 //! damaged, by a search of the region for the leaf that comes next.
 
 use super::buffers::Buffered;

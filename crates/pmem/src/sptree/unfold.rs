@@ -6,8 +6,8 @@
 //!
 //! 1. Who unfolds a node holds its lock, walks the links, makes nodes, publishes separators, and
 //!    then gives the lock back: searches that met the folded node find another version of it.
-//! 2. The walk ends at the leaf of the next separator. If it passes that one's key, or meets another
-//!    leaf with the key, copy and links differ, and nothing is believed.
+//! 2. The walk ends at the leaf of the next separator. If it passes that one's key, or meets
+//!    another leaf with the key, copy and links differ, and nothing is believed.
 //! 3. Folded nodes are locked in the order of their keys.
 
 use super::leaf::{Leaf, is_possible};

@@ -324,8 +324,8 @@ impl<R: Region> Turbo<R> {
         Ok(())
     }
 
-    /// Notes the number of entries for the next opening, if the region is settled next. A root of an
-    /// older version becomes one of this: older releases would leave the number as it is.
+    /// Notes the number of entries for the next opening, if the region is settled next. A root of
+    /// an older version becomes one of this: older releases would leave the number as it is.
     pub(super) fn note_count(&self, entries: u64) -> Result<()> {
         let (store, region) = (self.space.store(), self.region());
         let bits = self.division.bits;

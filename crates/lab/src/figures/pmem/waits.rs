@@ -1,6 +1,6 @@
 //! What calls wait for: lines of the medium that they read one after the other, and fences (figures
-//! 3.5, 3.10, 3.11 and 4.7). The paper draws times, nearly all of which are these waits; a simulated
-//! medium has no time, so its counts are shown: mean, 99th percentile and most.
+//! 3.5, 3.10, 3.11 and 4.7). The paper draws times, nearly all of which are these waits; a
+//! simulated medium has no time, so its counts are shown: mean, 99th percentile and most.
 
 use super::bench::{Bench, Size, Waits};
 use super::{Setup, row, tree, turbo};
