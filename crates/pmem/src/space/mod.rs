@@ -42,15 +42,15 @@ pub(crate) const DURABILITY_CLASS: Metric = Metric::gauge(
      after a clean close only",
 );
 
-/// Bytes that the medium has written and read inside, if the region counts them.
+/// Bytes that the medium has written and read inside.
 pub(crate) const MEDIA_METRICS: [Metric; 2] = [
     Metric::counter(
         "media_bytes_written",
-        "bytes that persistent memory has written inside, if the region counts them (simulated)",
+        "bytes that persistent memory has written inside, 0 if the region does not count them",
     ),
     Metric::counter(
         "media_bytes_read",
-        "bytes that persistent memory has read inside, if the region counts them (simulated)",
+        "bytes that persistent memory has read inside, 0 if the region does not count them",
     ),
 ];
 
@@ -88,12 +88,11 @@ impl<R: Region> Space<R> {
         }
     }
 
-    /// Reports [`MEDIA_METRICS`] if the region counts them.
+    /// Reports [`MEDIA_METRICS`].
     pub(crate) fn report_media(&self, visitor: &mut dyn silica_engine::MetricVisitor) {
-        if let Some((written, read)) = self.region.media_bytes() {
-            visitor.metric("media_bytes_written", written as f64);
-            visitor.metric("media_bytes_read", read as f64);
-        }
+        let (written, read) = self.region.media_bytes().unwrap_or((0, 0));
+        visitor.metric("media_bytes_written", written as f64);
+        visitor.metric("media_bytes_read", read as f64);
     }
 
     /// The region's name, for messages.

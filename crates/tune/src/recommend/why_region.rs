@@ -46,7 +46,8 @@ pub(super) fn figures(
     if !media.is_there() {
         return Vec::new();
     }
-    let get = |name: &str| measured.get(name).copied();
+    // A region that does not count says 0.
+    let get = |name: &str| measured.get(name).copied().filter(|value| *value > 0.0);
     let share = |bytes: &str, of: f64| get(bytes).filter(|_| of > 0.0).map(|bytes| bytes / of);
     let writes = get("puts").unwrap_or(0.0) + get("deletes").unwrap_or(0.0);
     let mix = &work.mix;
