@@ -45,11 +45,10 @@ fn media_volume_is_as_predicted() {
     let scale = test_size(50, 100, 1000) as f64 / 1000.0;
     let rows = pmem::rows(scale, 1, &mut |_, _| ()).expect("simulated");
     type Case = (&'static str, &'static str, f64, &'static [(&'static str, u64)]);
-    let cases: [Case; 7] = [
+    let cases: [Case; 6] = [
         ("turbo", "TURBO16", 8.0, &[]),
         ("turbo", "TURBO30", 15.0, &[]),
         ("sptree", "sptree", 8.0, &[]),
-        ("sptree", "sptree without filters", 8.0, &[("filters", 0)]),
         ("sptree", "sptree-B", 8.0, &[("buffers", 100)]),
         ("sptree", "sptree-BO", 8.0, &[("buffers", 100), ("merge", 1)]),
         ("sptree", "sptree-B of half of the leaves", 8.0, &[("buffers", 50)]),
