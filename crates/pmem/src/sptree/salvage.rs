@@ -117,6 +117,11 @@ impl<'s, R: Region> Salvage<'s, R> {
                 return all;
             }
         };
+        if !records.is_empty() {
+            self.saved.lose_unknown(
+                "the last records of a leaf in the log, if they are lost, leave no trace".into(),
+            );
+        }
         records.sort_unstable();
         let of_leaf: BTreeMap<u64, u32> = leaves.iter().copied().zip(marks).collect();
         for own in records.chunk_by(|one, next| one.leaf() == next.leaf()) {

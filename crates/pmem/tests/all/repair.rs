@@ -99,7 +99,10 @@ fn a_region_of_which_every_page_survived_loses_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let all = stopped(spec, dir.path(), more, |_| ());
         let done = repaired(spec, dir.path(), more);
-        assert_eq!((done.lost, done.entries), (Loss::Nothing, all.len() as u64), "{done:?}");
+        // What a log has lost at its end leaves no trace.
+        let has_log = more.iter().any(|(name, _)| *name == "buffers");
+        let lost = if has_log { Loss::Unknown } else { Loss::Nothing };
+        assert_eq!((done.lost, done.entries), (lost, all.len() as u64), "{done:?}");
         assert_eq!(kept(spec, dir.path(), more, &all), all.len() as u64);
         assert!(dir.path().join(done.aside.expect("put aside")).join(spec.name).is_file());
         let again = repaired(spec, dir.path(), more);
