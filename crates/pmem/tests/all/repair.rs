@@ -86,7 +86,10 @@ fn kept(spec: &EngineSpec<FileDevice>, path: &Path, more: &[(&str, u64)], all: &
     kept
 }
 
-const CASES: [(&EngineSpec<FileDevice>, &[(&str, u64)]); 4] = [
+/// An engine with options.
+type Case = (&'static EngineSpec<FileDevice>, &'static [(&'static str, u64)]);
+
+const CASES: [Case; 4] = [
     (&silica_pmem::TURBO, &[("shards", 4)]),
     (&silica_pmem::SPTREE, &[]),
     (&silica_pmem::SPTREE, &[("buffers", 100)]),
