@@ -117,6 +117,7 @@ pub(crate) fn unlock(file: &File) {
 }
 
 /// A file that is locked for as long as this lives.
+#[derive(Debug)]
 pub(crate) struct LockedFile(File);
 
 impl LockedFile {

@@ -383,15 +383,9 @@ impl Drive {
     ) -> FlashResult<Begun> {
         let count = checks::pages_of_read(self.geometry(), first, bytes, spare_bytes)?;
         let (index, block) = self.lock_block(first.block)?;
-        let Block { is_undefined, erases, written, .. } = *block;
+        checks::has_pages(&block, first, count)?;
+        let erases = block.erases;
         drop(block);
-        if is_undefined {
-            return Err(FlashError::new(FlashFault::NeedsReset, first.block));
-        }
-        if first.page + count > written {
-            let unwritten = first.block.page(written.max(first.page));
-            return Err(FlashError::new(FlashFault::Unwritten, unwritten));
-        }
         let offset = self.parts.page(index, first.page);
         Ok(Begun { offset, first, index, count, erases })
     }
