@@ -4,6 +4,7 @@ use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
 use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, Result, Silica};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The least that the databases without a number of their own share.
@@ -55,6 +56,11 @@ pub(crate) fn words(engines: impl Iterator<Item = (u32, Arc<dyn Engine>)>) -> Re
     Ok(words)
 }
 
+fn is_block_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
 /// The databases of a server without a directory.
 pub(crate) struct InMemory(Vec<Arc<dyn Engine>>);
 
@@ -74,7 +80,23 @@ impl InMemory {
                 keeps_after_power_loss: args.after_power_loss == AfterPowerLoss::Keep,
             };
             let options = global.open_options().memory_bytes(memory_bytes);
-            return Ok(InMemory(vec![options.open_flash_cache(directory, &flash)?]));
+            let cache = match (&args.flash_files, is_block_device(directory)) {
+                (Some(files), true) => options.open_flash_cache_on(directory, files, &flash)?,
+                (None, false) => options.open_flash_cache(directory, &flash)?,
+                (files, _) => {
+                    let (device, what) = (directory.display(), "files beside the flash");
+                    let message = match files {
+                        None => format!(
+                            "{device} is a block device; give a directory for the {what} (--flash-files DIR)"
+                        ),
+                        Some(_) => format!(
+                            "{device} is no block device, and has the {what} itself; leave --flash-files out"
+                        ),
+                    };
+                    return Err(Error::new(ErrorKind::Config, message));
+                }
+            };
+            return Ok(InMemory(vec![cache]));
         }
         let wanted = &args.database;
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));

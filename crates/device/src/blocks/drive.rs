@@ -209,7 +209,7 @@ impl FlashDrive {
     }
 }
 
-fn is_block_device(path: &Path) -> bool {
+pub(super) fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }

@@ -12,6 +12,7 @@
 //! - [`FlashDrive`]: a file or a block device with a geometry, past the page cache, which keeps
 //!   nothing beside its pages (docs/formats/flash-drive.md).
 //! - [`ZonedFlash`]: a drive with zones, by the kernel's calls (docs/formats/flash-zones.md).
+//! - [`AnyFlash`]: whichever of these three is at a path.
 //! - [`crate::sim::SimFlash`]: its simulated twin, in memory, with power cuts, failing programs
 //!   and erases, unreadable pages and a virtual clock.
 //!
@@ -56,6 +57,7 @@
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 
+mod any;
 mod checks;
 mod counters;
 mod device;
@@ -69,6 +71,7 @@ mod queue_limits;
 mod workers;
 mod zones;
 
+pub use any::{AnyFlash, AnyFlashQueue};
 pub(crate) use checks::{pages_of_append, pages_of_read, takes_pages};
 pub use counters::{FlashCounters, FlashCounts};
 pub use device::{

@@ -42,6 +42,17 @@ impl QueueLimits {
         queue.map(|queue| QueueLimits { queue })
     }
 
+    /// Those of all block devices in a directory like `/sys/block`, by name.
+    pub fn of_all(devices: &Path) -> Vec<(String, Self)> {
+        let entries = fs::read_dir(devices).into_iter().flatten().flatten();
+        let mut all: Vec<_> = entries
+            .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+            .map(|(name, path)| (name, QueueLimits { queue: path.join("queue") }))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
     /// A limit in words; `None` if this kernel does not have it.
     pub fn text(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.queue.join(name)).ok()?;
@@ -51,6 +62,12 @@ impl QueueLimits {
     /// A limit; `None` if this kernel does not have it.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
+    }
+
+    /// Write streams that the device keeps apart (NVMe's flexible data placement); `None` if this
+    /// kernel does not say, which it does from 6.16 on.
+    pub fn write_streams(&self) -> Option<u16> {
+        Some(self.number("max_write_streams")?.min(u64::from(u16::MAX)) as u16)
     }
 
     /// True if the device has zones that are written in order.
@@ -84,6 +101,9 @@ mod tests {
             assert_eq!(limits.number("max_open_zones"), Some(14));
             assert_eq!(limits.number("max_write_streams"), None);
         }
+        let all = QueueLimits::of_all(&root.path().join("devices"));
+        assert_eq!(all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["nvme0n2"]);
+        assert!(all[0].1.is_zoned());
         let missing = rustix::fs::makedev(259, 3);
         assert_eq!(QueueLimits::numbered(&root.path().join("block"), missing), None);
     }

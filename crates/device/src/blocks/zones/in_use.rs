@@ -106,11 +106,14 @@ impl InUse {
     }
 }
 
-/// Closes a zone that an earlier opening left open; returns true if it stays active.
+/// Closes a zone that an earlier opening left open; returns true if it stays active. One that was
+/// opened and never written to is reset: some drives count it as active once it is closed.
 pub(super) fn settle(drive: &impl Zones, zone: u32) -> io::Result<bool> {
     let now = look_at(drive, zone)?;
-    match now.condition {
-        ZoneCondition::Open => Ok(carry_out(drive, ZoneAction::Close, zone)?.is_active()),
-        _ => Ok(now.is_active()),
-    }
+    let action = match now.condition {
+        _ if now.is_active() && now.written() == 0 => ZoneAction::Reset,
+        ZoneCondition::Open => ZoneAction::Close,
+        _ => return Ok(now.is_active()),
+    };
+    Ok(carry_out(drive, action, zone)?.is_active())
 }

@@ -139,7 +139,8 @@ fn meaning(zone: &RawZone, has_capacity: bool) -> Zone {
         condition,
         start: zone.start * SECTOR_BYTES,
         capacity: capacity * SECTOR_BYTES,
-        pointer: zone.pointer.saturating_sub(zone.start) * SECTOR_BYTES,
+        // Drivers give conventional zones any pointer, the highest number among them.
+        pointer: zone.pointer.saturating_sub(zone.start).saturating_mul(SECTOR_BYTES),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The drive with zones behind a path.
 
-use super::{SECTOR_BYTES, Zone, ZoneAction, ZoneLimits, Zones, ioctl};
+use super::{SECTOR_BYTES, Zone, ZoneAction, ZoneCondition, ZoneLimits, Zones, ioctl};
 use crate::blocks::QueueLimits;
 use crate::os::{LockedFile, failed, read_full, write_all};
 use rustix::fs::OFlags;
@@ -73,6 +73,17 @@ impl KernelZones {
         let most = if most == 0 { TRANSFER_BYTES_USUAL } else { most };
         let transfer_bytes = (most / granule * granule).max(granule) as usize;
         Ok(KernelZones { file, path: path.to_path_buf(), limits, transfer_bytes })
+    }
+
+    /// True if no zone has bytes that were written in order. Of conventional zones nobody knows.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn is_empty(&self) -> Result<bool> {
+        let all = self.report(0, self.limits.zones);
+        let all = all.map_err(|e| failed("ask for zones of", &self.path, e))?;
+        let has = [ZoneCondition::Open, ZoneCondition::Closed, ZoneCondition::Full];
+        Ok(!all.iter().any(|zone| has.contains(&zone.condition)))
     }
 
     /// Writes at most one transfer.

@@ -21,6 +21,8 @@ pub struct ZoneManner {
     pub points_to_end: bool,
     /// Closing a zone without bytes, and one that is not open, succeeds.
     pub closes_anything: bool,
+    /// A zone that was opened and closed without bytes is closed, not empty.
+    pub closes_to_closed: bool,
     /// Finishing a zone without bytes succeeds.
     pub finishes_empty: bool,
     /// One in so many actions is answered wrongly: one that was done by an error, one that was not
@@ -29,19 +31,24 @@ pub struct ZoneManner {
 }
 
 impl ZoneManner {
-    /// NVMe drives, as emulated by QEMU 7.2 under Linux 6.1.
+    /// NVMe drives, as QEMU 7.2 emulates them under Linux 6.1 (docs/flash.md).
     pub const NVME: ZoneManner = ZoneManner {
         off_pointer: Errno::IO.raw_os_error(),
         points_to_end: true,
         closes_anything: false,
+        closes_to_closed: true,
         finishes_empty: true,
         lies: 0,
     };
     /// `null_blk` of Linux 6.1.
-    pub const NULL_BLK: ZoneManner = ZoneManner { closes_anything: true, ..ZoneManner::NVME };
+    pub const NULL_BLK: ZoneManner = ZoneManner { closes_to_closed: false, ..ZoneManner::NVME };
     /// `scsi_debug` of Linux 6.1.
-    pub const SCSI_DEBUG: ZoneManner =
-        ZoneManner { off_pointer: Errno::REMOTEIO.raw_os_error(), ..ZoneManner::NVME };
+    pub const SCSI_DEBUG: ZoneManner = ZoneManner {
+        off_pointer: Errno::REMOTEIO.raw_os_error(),
+        closes_anything: true,
+        closes_to_closed: false,
+        ..ZoneManner::NVME
+    };
     /// A driver whose answers say nothing.
     pub const LIAR: ZoneManner =
         ZoneManner { points_to_end: false, finishes_empty: false, lies: 3, ..ZoneManner::NVME };

@@ -12,10 +12,27 @@ macro_rules! suite {
         mod drive { $( #[test] fn $test() { super::$test::<super::DriveMedium>() } )* }
         mod sim_flash { $( #[test] fn $test() { super::$test::<super::FlashMedium>() } )* }
         mod sim_zones { $( #[test] fn $test() { super::$test::<super::ZoneMedium>() } )* }
-        mod nvme_zones { $( #[test] fn $test() { super::$test::<super::ZonedMedium<super::Nvme>>() } )* }
-        mod null_blk_zones { $( #[test] fn $test() { super::$test::<super::ZonedMedium<super::NullBlk>>() } )* }
-        mod scsi_zones { $( #[test] fn $test() { super::$test::<super::ZonedMedium<super::ScsiDebug>>() } )* }
-        mod lying_zones { $( #[test] fn $test() { super::$test::<super::ZonedMedium<super::Liar>>() } )* }
+        mod nvme_zones {
+            use super::{Nvme, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<Nvme>>() } )*
+        }
+        mod null_blk_zones {
+            use super::{NullBlk, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<NullBlk>>() } )*
+        }
+        mod scsi_zones {
+            use super::{ScsiDebug, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<ScsiDebug>>() } )*
+        }
+        mod lying_zones {
+            use super::{Liar, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<Liar>>() } )*
+        }
+        mod kernel_zones { $(
+            #[test]
+            #[ignore = "needs a drive with zones: `cargo xtask zoned` has some"]
+            fn $test() { super::$test::<super::KernelMedium>() }
+        )* }
     };
 }
 

@@ -3,6 +3,7 @@
 mod conformance;
 mod crash;
 mod drive;
+mod drivers;
 mod emulator;
 mod hostile;
 mod twin;
@@ -201,6 +202,34 @@ impl<M: Manner> Medium for ZonedMedium<M> {
         drop(flash);
         let flash = ZonedFlash::open_on(drive.clone()).unwrap();
         ZonedMedium { flash, drive, manner }
+    }
+}
+
+/// The drive with zones that `SILICA_ZONED_DEVICE` names. All that it has is lost.
+struct KernelMedium(ZonedFlash);
+
+impl KernelMedium {
+    fn path() -> PathBuf {
+        let path = std::env::var_os("SILICA_ZONED_DEVICE").map(PathBuf::from);
+        path.expect("SILICA_ZONED_DEVICE names a drive with zones whose contents may be lost")
+    }
+}
+
+impl Medium for KernelMedium {
+    type Flash = ZonedFlash;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        let options = FlashImageOptions { id: 77, endurance };
+        KernelMedium(ZonedFlash::create(&Self::path(), Some(bare()), options).unwrap())
+    }
+
+    fn flash(&self) -> &ZonedFlash {
+        &self.0
+    }
+
+    fn reopened(self) -> Self {
+        drop(self);
+        KernelMedium(ZonedFlash::open(&Self::path()).unwrap())
     }
 }
 

@@ -332,3 +332,31 @@ fn a_damaged_ledger_loses_what_is_behind_the_damage_only() {
     drop(flash);
     assert_eq!(opened(&drive).block(block).unwrap().erases, 2);
 }
+
+/// What a real drive allows is never exceeded, and a zone that was closed for others takes more.
+#[test]
+#[ignore = "needs a drive with zones: `cargo xtask zoned` has some"]
+fn kernel_zones_are_closed_for_others() {
+    let medium = KernelMedium::with_endurance(None);
+    let limits = medium.flash().summary().limits;
+    let room = |max: u32| if max == 0 { u32::MAX } else { max - 2 };
+    let (open, active) = (room(limits.open_max), room(limits.active_max));
+    assert!(open < 20, "the drive limits open zones");
+    let most = active.min(open + 3) as usize;
+    let blocks: Vec<_> = small().all_blocks().take(most + 1).collect();
+    for round in 0..6 {
+        for block in &blocks[..most] {
+            append(medium.flash(), *block, &[round]).unwrap();
+        }
+    }
+    assert!(medium.flash().summary().closed_for_others > 0);
+    if most == active as usize {
+        let more = append(medium.flash(), blocks[most], &[1]);
+        assert_eq!(fault(more), FlashFault::TooManyOpen);
+        medium.flash().finish(blocks[0]).unwrap();
+        append(medium.flash(), blocks[most], &[1]).unwrap();
+    }
+    let medium = medium.reopened();
+    assert!(is_page(medium.flash(), blocks[1].page(5), 5).unwrap());
+    append(medium.flash(), blocks[1], &[6]).unwrap();
+}
