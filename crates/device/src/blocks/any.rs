@@ -207,4 +207,8 @@ impl FlashDevice for AnyFlash {
     fn counters(&self) -> &FlashCounters {
         each!(self, flash => flash.counters())
     }
+
+    fn streamed_bytes(&self) -> u64 {
+        each!(self, flash => flash.streamed_bytes())
+    }
 }

@@ -68,6 +68,7 @@ mod geometry;
 mod image;
 mod layout;
 mod queue_limits;
+mod streams;
 mod workers;
 mod zones;
 
