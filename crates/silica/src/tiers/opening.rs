@@ -313,6 +313,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_beside_a_device_belong_to_it() {
+        let place = tempfile::tempdir().unwrap();
+        let device = |name: &str| {
+            let path = place.path().join(name);
+            let options = FlashImageOptions { id: 1, endurance: None };
+            drop(FlashDrive::create(&path, geometry_of(64 << 20).unwrap(), options).unwrap());
+            path
+        };
+        let (one, other, files) = (device("one"), device("other"), place.path().join("files"));
+        let open = |device: &Path, flash_bytes| {
+            let flash = FlashCacheOptions {
+                flash_bytes,
+                keeps_after_power_loss: true,
+                ..FlashCacheOptions::default()
+            };
+            OpenOptions::new().memory_bytes(48 << 20).open_flash_cache_on(device, &files, &flash)
+        };
+        let said = |result: Result<Arc<dyn Engine>>| {
+            let error = result.map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            error.to_string()
+        };
+        let missing = open(&place.path().join("none"), None).map(drop).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(!files.exists(), "nothing is made for a device that is none");
+        drop(open(&one, None).unwrap());
+        drop(open(&one, None).unwrap());
+        assert!(said(open(&other, None)).contains("give that, or another directory"));
+        assert!(said(open(&one, Some(64 << 20))).contains("leave --flash-size out"));
+    }
+
+    #[test]
     fn memory_and_flash_are_divided_as_they_are_said_to_be() {
         let geometry = geometry_of(64 << 30).unwrap();
         assert_eq!((geometry.block_bytes(), geometry.block_count()), (8 << 20, 8192));
