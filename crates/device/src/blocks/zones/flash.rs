@@ -28,12 +28,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes of a page if nobody says how many, at least: what caches and file systems read at once.
 const PAGE_BYTES_MIN: u64 = 4096;
-/// Channels and LUNs if nobody says how many and there are enough zones: zones are dealt to as
-/// many threads.
-const CHANNELS: u32 = 4;
-const LUNS: u32 = 2;
+/// Channels and LUNs if nobody says how many, the best first: zones are dealt to as many threads.
+const DEALS: [(u32, u32); 4] = [(4, 2), (4, 1), (2, 1), (1, 1)];
 /// Blocks of a LUN at least for that.
 const BLOCKS_OF_LUN_MIN: u32 = 2;
+/// Of so many zones one may be left over by that.
+const UNUSED_PART_MAX: u32 = 16;
 
 /// Flash on a drive with zones, each of which is a block. The geometry is logical: a drive does
 /// not say which zones work side by side.
@@ -138,10 +138,12 @@ impl Plan {
             page_bytes *= 2;
         }
         let blocks = self.blocks.len() as u32;
-        let (channels, luns) = match blocks / (CHANNELS * LUNS) {
-            BLOCKS_OF_LUN_MIN.. => (CHANNELS, LUNS),
-            _ => (1, 1),
+        let used = |(channels, luns)| blocks / (channels * luns) * (channels * luns);
+        let fits = |dealt: &(u32, u32)| {
+            used(*dealt) >= blocks - blocks / UNUSED_PART_MAX
+                && blocks >= BLOCKS_OF_LUN_MIN * dealt.0 * dealt.1
         };
+        let (channels, luns) = DEALS.into_iter().find(fits).unwrap_or((1, 1));
         Geometry {
             channels,
             luns,

@@ -48,7 +48,10 @@ impl KernelZones {
         let flags = OFlags::DIRECT | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
         let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| {
             if e == rustix::io::Errno::BUSY {
-                let message = format!("{} is in use; unmount it first", path.display());
+                let message = format!(
+                    "{} is open elsewhere; stop that process first, or unmount it",
+                    path.display()
+                );
                 return Error::new(ErrorKind::Locked, message);
             }
             failed("open", path, e.into())

@@ -42,9 +42,9 @@ fn all_zones_are_blocks_if_nobody_says_how_many() {
     );
     let flash = ZonedFlash::create_on(drive.clone(), None, OPTIONS).unwrap();
     let geometry = *flash.geometry();
-    assert_eq!(geometry.to_string(), "4x2x3x12x4096+0");
+    assert_eq!(geometry.to_string(), "2x1x13x12x4096+0");
     let summary = flash.summary();
-    assert_eq!((summary.blocks, summary.conventional, summary.unused), (24, 2, 4));
+    assert_eq!((summary.blocks, summary.conventional, summary.unused), (26, 2, 2));
     let block = geometry.block_at(23);
     let pages = vec![9; geometry.block_bytes() as usize];
     flash
