@@ -84,10 +84,8 @@ fn create(
 fn show_zones(zones: &ZonesSummary, output: &mut Output) -> Result<()> {
     let ZonesSummary { limits, blocks, conventional, unused, .. } = *zones;
     let limit = |max: u32| if max == 0 { "any number".to_string() } else { max.to_string() };
-    output.line(format!(
-        "zones\t{}: {blocks} blocks, 2 for the ledger, {conventional} conventional, {unused} unused",
-        limits.zones
-    ))?;
+    let others = format!("2 for the ledger, {conventional} conventional, {unused} unused");
+    output.line(format!("zones\t{}: {blocks} blocks, {others}", limits.zones))?;
     let (open, active) = (limit(limits.open_max), limit(limits.active_max));
     output.line(format!("open zones at most\t{open}; active ones {active}"))?;
     let value = json!({

@@ -30,9 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const PAGE_BYTES_MIN: u64 = 4096;
 /// Channels and LUNs if nobody says how many, the best first: zones are dealt to as many threads.
 const DEALS: [(u32, u32); 4] = [(4, 2), (4, 1), (2, 1), (1, 1)];
-/// Blocks of a LUN at least for that.
+/// Blocks of a LUN at least, if zones are dealt to several LUNs.
 const BLOCKS_OF_LUN_MIN: u32 = 2;
-/// Of so many zones one may be left over by that.
+/// Of so many zones one may be left over by dealing them out.
 const UNUSED_PART_MAX: u32 = 16;
 
 /// Flash on a drive with zones, each of which is a block. The geometry is logical: a drive does

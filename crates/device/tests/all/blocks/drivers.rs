@@ -33,7 +33,10 @@ mount -t devtmpfs none /dev
 for module in $(cat /modules/order); do
     case $module in
         null_blk) parameters="nr_devices=0" ;;
-        scsi_debug) parameters="zbc=host-managed zone_size_mb=1 zone_nr_conv=2 zone_max_open=4 dev_size_mb=32 delay=0" ;;
+        scsi_debug)
+            parameters="zbc=host-managed dev_size_mb=32 delay=0"
+            parameters="$parameters zone_size_mb=1 zone_nr_conv=2 zone_max_open=4"
+            ;;
         *) parameters= ;;
     esac
     insmod /modules/$module.ko $parameters || echo SILICA FAILED module $module
@@ -41,7 +44,8 @@ done
 mount -t configfs none /sys/kernel/config
 null=/sys/kernel/config/nullb/nullb0
 mkdir $null
-for setting in size=32 blocksize=512 memory_backed=1 zoned=1 zone_size=1 zone_nr_conv=2 zone_max_open=4 power=1; do
+settings="size=32 blocksize=512 memory_backed=1 zoned=1"
+for setting in $settings zone_size=1 zone_nr_conv=2 zone_max_open=4 power=1; do
     echo ${setting#*=} > $null/${setting%=*}
 done
 while [ -z "$(grep -l host-managed /sys/block/sd*/queue/zoned 2>/dev/null)" ]; do sleep 1; done
