@@ -32,7 +32,7 @@ const PAGE_BYTES_MIN: u64 = 4096;
 const DEALS: [(u32, u32); 4] = [(4, 2), (4, 1), (2, 1), (1, 1)];
 /// Blocks of a LUN at least, if zones are dealt to several LUNs.
 const BLOCKS_OF_LUN_MIN: u32 = 2;
-/// Of so many zones one may be left over by dealing them out.
+/// Zones that dealing them out may leave over: one in so many.
 const UNUSED_PART_MAX: u32 = 16;
 
 /// Flash on a drive with zones, each of which is a block. The geometry is logical: a drive does
