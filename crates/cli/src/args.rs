@@ -420,10 +420,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub(crate) image: Option<PathBuf>,
     /// Directory for flash behind the cache's memory, new or with the flash that a cache had: the
-    /// cache is as large as that, and what it holds is there again after a restart.
-    #[arg(long, value_name = "DIR", requires = "cache")]
+    /// cache is as large as that, and what it holds is there again after a restart. Or a block
+    /// device, with zones or without, that `silica flash create` made flash.
+    #[arg(long, value_name = "PATH", requires = "cache")]
     #[arg(conflicts_with_all = ["image", "database"])]
     pub(crate) flash: Option<PathBuf>,
+    /// Directory for the cache's other files if the flash is a block device.
+    #[arg(long, value_name = "DIR", requires = "flash")]
+    pub(crate) flash_files: Option<PathBuf>,
     /// Bytes of flash; fixed when the cache is created (4 GiB).
     #[arg(long, value_name = "SIZE", value_parser = memory, requires = "flash")]
     pub(crate) flash_size: Option<u64>,
