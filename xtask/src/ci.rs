@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, binaries, compare, docs, serving, setup, tidy};
+use crate::{bench, binaries, compare, docs, serving, setup, tidy, zoned};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ pub fn run(root: &Path) -> bool {
     steps.inside("a cache under mixed load for 10 s", || run.run());
     let mut overhead = std::process::Command::new(steps.target().join("debug/examples/overhead"));
     steps.command("the way through C at toy size", overhead.arg("1000"), MINUTE);
+    zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
     bench::run(&mut steps);
     compare::run(&mut steps);

@@ -10,12 +10,14 @@ mod ci;
 mod compare;
 mod dax;
 mod docs;
+mod machine;
 mod serving;
 mod setup;
 mod soak;
 mod sqlite;
 mod step;
 mod tidy;
+mod zoned;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,6 +39,7 @@ cargo xtask TASK
   c             target/c: libsilica.so.0, libsilica.a and silica.h, optimised
   wheel         target/wheel/wheels: the Python package with the command line, optimised
   dax           persistent memory in an emulated machine that is killed; installs the emulator
+  zoned         drives with zones in an emulated machine that is stopped; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["c"] => report(bindings::c(&root).map(|path| println!("{}", path.display()))),
         ["wheel"] => report(bindings::python(&root).map(|path| println!("{}", path.display()))),
         ["dax"] => dax::run(&root),
+        ["zoned"] => zoned::run(&root),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => soak::run(&root, Some(minutes)),

@@ -43,6 +43,9 @@ pub(crate) enum Trait {
     Channels,
     /// `patterns`: its arguments are patterns for channels to listen to.
     Patterns,
+    /// `confirms`: its answers are told like messages, also where CLIENT REPLY has switched replies
+    /// off.
+    Confirms,
 }
 
 /// Every trait and its word.
@@ -67,6 +70,7 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::ToChannel, "to-channel"),
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),
+    (Trait::Confirms, "confirms"),
 ];
 
 /// A set of traits, a bit for each.
