@@ -101,8 +101,8 @@ impl Client {
         let text = String::from_utf8_lossy;
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub={shards} multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-             omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
+             ssub={shards} multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
+             oll=0 omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
              lib-ver={}",
             self.id,
             self.peer,

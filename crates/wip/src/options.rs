@@ -126,7 +126,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         Size(0, INLINE_VALUE_BYTES_MOST),
         INLINE_VALUE_BYTES_MOST,
         "larger values lie apart in the value log: they are not written again by compactions, and \
-         cost one more read. Where it is not given, 1/64 of the memory at most, but 64 KiB at least",
+         cost one more read. Where it is not given, 1/64 of the memory at most, and 64 KiB at \
+         least",
     ),
     spec(
         "value_log_segment_bytes",

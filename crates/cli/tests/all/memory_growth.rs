@@ -275,32 +275,6 @@ fn values_of_several_commands_are_counted() {
             },
         },
         Kind {
-            name: "large writes",
-            percent_max: 110,
-            grow: |server| {
-                // What each of eight writers has in hand meets what jobs have of the same values.
-                let mib = vec![b'x'; 3 * MIB];
-                let mut pipeline = Vec::new();
-                for n in 0..12 {
-                    encode(&mut pipeline, &[b"SET", format!("w{}", n % 8).as_bytes(), &mib]);
-                }
-                at_once(server, 8, &pipeline, 12);
-            },
-        },
-        Kind {
-            name: "growing values",
-            percent_max: 110,
-            grow: |server| {
-                let part = vec![b'x'; MIB / 4];
-                let mut pipeline = Vec::new();
-                for n in 0..64 {
-                    let key = format!("g{}", n % 4);
-                    encode(&mut pipeline, &[b"APPEND", key.as_bytes(), &part]);
-                }
-                at_once(server, 8, &pipeline, 64);
-            },
-        },
-        Kind {
             name: "transactions",
             percent_max: 110,
             grow: |server| {
@@ -324,6 +298,38 @@ fn values_of_several_commands_are_counted() {
                 let lcs = encoded(&[b"LCS", b"x", b"y", b"LEN"]);
                 at_once(server, 4, &lcs, 1);
                 refused(&mut client, &[b"LCS", b"x", b"y", b"LEN"]);
+            },
+        },
+    ]);
+}
+
+#[test]
+fn values_that_are_written_are_counted() {
+    check(&[
+        Kind {
+            name: "large writes",
+            percent_max: 110,
+            grow: |server| {
+                // What each of eight writers has in hand meets what jobs have of the same values.
+                let mib = vec![b'x'; 3 * MIB];
+                let mut pipeline = Vec::new();
+                for n in 0..12 {
+                    encode(&mut pipeline, &[b"SET", format!("w{}", n % 8).as_bytes(), &mib]);
+                }
+                at_once(server, 8, &pipeline, 12);
+            },
+        },
+        Kind {
+            name: "growing values",
+            percent_max: 110,
+            grow: |server| {
+                let part = vec![b'x'; MIB / 4];
+                let mut pipeline = Vec::new();
+                for n in 0..64 {
+                    let key = format!("g{}", n % 4);
+                    encode(&mut pipeline, &[b"APPEND", key.as_bytes(), &part]);
+                }
+                at_once(server, 8, &pipeline, 64);
             },
         },
     ]);

@@ -15,9 +15,9 @@ fn refused(args: &[&str], status: i32) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn text(reply: &Reply) -> String {
+fn value(reply: &Reply) -> String {
     match reply {
-        Reply::Bytes(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        Reply::Bytes(Some(text)) => String::from_utf8_lossy(text).into_owned(),
         other => panic!("{other:?}"),
     }
 }
@@ -83,7 +83,7 @@ fn settings_are_read_again_and_written() {
     let server = Server::start(&dir.join("data"), &["--config", arg(&file)]);
     let mut client = server.client();
     let mut setting = |name: &str| match client.ask(&[b"CONFIG", b"GET", name.as_bytes()]) {
-        Ok(Reply::Many(pair)) => text(&pair[1]),
+        Ok(Reply::Many(pair)) => value(&pair[1]),
         other => panic!("{other:?}"),
     };
     assert!(setting("timeout").contains("100"));
@@ -115,7 +115,7 @@ fn settings_are_read_again_and_written() {
     drop(server);
     let again = Server::start(&dir.join("data"), &["--config", arg(&file)]);
     match again.client().ask(&[b"CONFIG", b"GET", b"maxclients"]) {
-        Ok(Reply::Many(pair)) => assert_eq!(text(&pair[1]), "77"),
+        Ok(Reply::Many(pair)) => assert_eq!(value(&pair[1]), "77"),
         other => panic!("{other:?}"),
     }
 }

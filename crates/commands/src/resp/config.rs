@@ -131,7 +131,7 @@ fn memory(service: &Service, text: &[u8]) -> Result<Ready, String> {
     let least = service.options.clients_bytes_max as u64 + STORES_BYTES_MIN;
     if bytes < least {
         return Err(format!(
-            "clients have {} bytes of it, and stores need {STORES_BYTES_MIN}: give {least} at least",
+            "clients have {} bytes of it, and stores need {STORES_BYTES_MIN}; give {least}",
             service.options.clients_bytes_max
         ));
     }

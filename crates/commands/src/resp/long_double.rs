@@ -28,7 +28,7 @@ impl LongDouble {
         if text.len() - word.len() <= 1 && ["inf", "infinity"].contains(&&word[..]) {
             return X87DoubleExtended::from_str(&format!("{sign}inf")).ok().map(LongDouble);
         }
-        // The rest of what the parser takes (hexadecimal digits, signs of their own) is none of ours.
+        // The rest of what the parser takes, such as hexadecimal digits, is none of ours.
         text.parse::<f64>().ok()?;
         let is_decimal = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
         let number = text.bytes().all(is_decimal).then(|| X87DoubleExtended::from_str(text).ok());

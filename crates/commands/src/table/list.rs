@@ -130,8 +130,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Answers, so that the client knows that the server is there.";
     "psetex" 4 "write denyoom / blind" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some milliseconds.";
-    "psubscribe" -2 "pubsub noscript loading stale / listening patterns confirms" NO "pubsub" "2.0.0"
-        Session(topics::psubscribe), "Listens to the channels that match patterns.";
+    "psubscribe" -2 "pubsub noscript loading stale / listening patterns confirms" NO "pubsub"
+        "2.0.0" Session(topics::psubscribe), "Listens to the channels that match patterns.";
     "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
         "Returns after how many milliseconds a key expires.";
     "publish" 3 "pubsub loading stale fast / deferred to-channel" NO "pubsub" "2.0.0"
