@@ -17,6 +17,7 @@ use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
 use crate::resp::sql::SqlLimits;
+use crate::script::{Libraries, Runnings, Scripts};
 use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
@@ -27,7 +28,7 @@ use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use silica_proto::memcached::Protocol;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What commands have to know of the settings that the server was started with.
 #[derive(Debug, Clone)]
@@ -92,6 +93,15 @@ pub struct Service {
     /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
     /// never. May change while the server runs.
     pub(crate) request_ms_max: AtomicU64,
+    /// The scripts that clients have brought.
+    pub(crate) scripts: Scripts,
+    /// The libraries of functions.
+    pub(crate) libraries: Libraries,
+    /// Scripts that take long.
+    pub(crate) runnings: Arc<Runnings>,
+    /// Held by a script that runs anew for the fifth time, so that such scripts do not keep each
+    /// other from taking effect.
+    script_turn: Mutex<()>,
     /// What statements of SQL share.
     pub(crate) sql: Arc<SqlLimits>,
     /// The start of the server, in Unix milliseconds.
@@ -142,6 +152,10 @@ impl Service {
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
+            scripts: Scripts::new(&budget),
+            libraries: Libraries::new(&budget),
+            runnings: Arc::default(),
+            script_turn: Mutex::default(),
             sql: Arc::new(SqlLimits::new(options.sql_ms_max, options.sql_workers)),
             started_ms: clock.unix_ms(),
             flush: Flush::default(),
@@ -306,8 +320,14 @@ impl Service {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.pause.end();
             self.sql.stop();
+            self.runnings.stop();
             self.front.stop();
         }
+    }
+
+    /// Waits until no other script runs anew again and again.
+    pub(crate) fn script_turn(&self) -> MutexGuard<'_, ()> {
+        self.script_turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True once the server is being stopped.

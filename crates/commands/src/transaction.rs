@@ -13,6 +13,7 @@ use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
+use crate::script::Step;
 use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
@@ -145,8 +146,11 @@ impl Transaction {
         }
         let names: Vec<&[u8]> = names.into_iter().collect();
         let descriptor = *engine.descriptor();
-        if names.is_empty() {
+        if names.is_empty() && self.input.scripts.is_empty() {
             return run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input).map(Some);
+        }
+        if !self.input.scripts.is_empty() {
+            return self.run_as_step(db, engine, now_ms, claim, run);
         }
         claim_entries(engine, &names, 2, claim)?;
         // What its writes copy.
@@ -177,19 +181,70 @@ impl Transaction {
     }
 }
 
+/// Runs of a transaction with scripts whose keys others change each time, after which it fails.
+const RUNS_MAX: usize = 1000;
+
+impl Transaction {
+    /// Runs all requests on a [`Step`]: scripts may ask for keys that nobody knows beforehand.
+    fn run_as_step(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        now_ms: u64,
+        claim: &Claim,
+        run: &mut RunAll<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let claimed = claim.bytes();
+        for _ in 0..RUNS_MAX {
+            let step = Step::new(engine, now_ms, claim.budget().max() / 4);
+            let replies = run(&step, &self.input)?;
+            claim.grow(step.held_bytes()).map_err(out_of_memory)?;
+            let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
+            let others: Vec<&[u8]> = match &watched {
+                Some((_, list)) => list.keys_of(db).into_iter().flatten().collect(),
+                None => Vec::new(),
+            };
+            let (mut are_watches_good, mut own) = (true, 0);
+            let changed = others.iter().filter(|key| step.has_written_key(key)).count() as u64;
+            let committed = step.commit(&others, &mut |keys, entries| {
+                if let Some((watches, list)) = &watched {
+                    are_watches_good = watches.hold(list, own, |key| {
+                        keys.binary_search(&key).ok().and_then(|at| entries[at])
+                    });
+                    // The engine may ask again: what this marks then is no write of anybody else.
+                    own += if are_watches_good { changed } else { 0 };
+                }
+                are_watches_good
+            })?;
+            claim.set(claimed);
+            match committed {
+                Some(_) => return Ok(Some(replies)),
+                None if !are_watches_good => return Ok(None),
+                None => {}
+            }
+        }
+        let text = "others have changed the keys of the transaction's scripts during each of its \
+                    runs; make it shorter, or use fewer keys that others write";
+        Err(Error::new(ErrorKind::Busy, text))
+    }
+}
+
 impl Output {
-    /// The replies to all of `input`, which `wave` runs a part of at a time; an error where there
-    /// is no memory for them, and for their copy in the reply to EXEC.
+    /// The replies to all of `input`, which `wave` runs a part of at a time, or to what it ran
+    /// before it returned false; an error where there is no memory for them, and for their copy in
+    /// the reply to EXEC.
     pub(crate) fn of_all(
         input: &Input,
         claim: &Claim,
-        mut wave: impl FnMut(&mut Output),
+        mut wave: impl FnMut(&mut Output) -> bool,
     ) -> Result<Vec<u8>> {
         let mut replies = Vec::new();
         let mut output = Output { end: input.requests.len(), ..Output::default() };
         let mut counted = SMALL_BYTES;
         while output.next < output.end {
-            wave(&mut output);
+            if !wave(&mut output) {
+                break;
+            }
             replies.append(&mut output.out);
             output.acknowledgements.clear();
             if replies.len() > counted {

@@ -39,17 +39,11 @@ const MISSING: &[(&str, &str)] = &[
     ("counters of distinct elements", "pfadd pfcount pfdebug pfmerge pfselftest"),
 ];
 
-/// Commands that have to do with programs of the client's.
-const SCRIPTS: &str = "eval evalsha evalsha_ro eval_ro fcall fcall_ro function script";
-
 /// Why there is no command `name`, where Redis has one of a kind that we do not.
 pub(crate) fn why(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
     let shown = name.to_ascii_uppercase();
     let is_it = |names: &str| names.split(' ').any(|one| one == name);
-    if is_it(SCRIPTS) {
-        return Some(format!("ERR {shown} is not supported: Silica runs no scripts"));
-    }
     let (kind, _) = MISSING.iter().find(|(_, names)| is_it(names))?;
     Some(format!("ERR {shown} is not supported: Silica stores strings and has no {kind}"))
 }
@@ -61,9 +55,7 @@ mod tests {
 
     #[test]
     fn every_name_is_one_that_we_do_not_have() {
-        let names =
-            MISSING.iter().flat_map(|(_, names)| names.split(' ')).chain(SCRIPTS.split(' '));
-        for name in names {
+        for name in MISSING.iter().flat_map(|(_, names)| names.split(' ')) {
             assert!(table::find(name.as_bytes()).is_none(), "{name}");
             assert!(why(name.as_bytes()).is_some(), "{name}");
         }

@@ -1,4 +1,5 @@
-//! Replies to values of Lua, and values of Lua to answers, as Redis's documentation of scripts says.
+//! Replies to values of Lua, and values of Lua to answers, as Redis's documentation of scripts
+//! says.
 
 use crate::failure::error_table;
 use crate::host::Dialect;

@@ -14,6 +14,7 @@ mod idle;
 mod image;
 mod ingest;
 mod kill;
+mod kill_scripts;
 mod limits;
 mod main_job;
 mod memory;

@@ -34,7 +34,8 @@ fn no_script_catches_its_end() {
         "while true do pcall(function() while true do end end) end",
         "while true do xpcall(function() while true do end end, function(e) return e end) end",
         "local c = coroutine.wrap(function() while true do end end) c()",
-        "while true do local c = coroutine.create(function() while true do end end) coroutine.resume(c) end",
+        "while true do local c = coroutine.create(function() while true do end end) \
+         coroutine.resume(c) end",
         "while true do redis.pcall('ECHO', 'x') end",
         "local function f() return pcall(f) end while true do f() end",
         "local t = setmetatable({}, {__index = function(t, k) while true do end end}) return t",
