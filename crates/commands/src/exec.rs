@@ -28,7 +28,7 @@ use crate::engine_calls::error_text;
 use crate::errors;
 use crate::lane::Lane;
 use crate::resp::Values;
-use crate::script::Place;
+use crate::resp::scripts::Place;
 use crate::service::Service;
 use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
 use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};

@@ -3,9 +3,9 @@
 use crate::acl::Access;
 use crate::burst::Args;
 use crate::memcached::{self, Outcome};
+use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{Cx, Keyspace, Values};
-use crate::script::ScriptKind;
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
 use silica_proto::{Reply, parse_i64};
 use std::borrow::Cow;

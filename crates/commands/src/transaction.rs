@@ -13,7 +13,7 @@ use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
-use crate::script::Step;
+use crate::resp::scripts::Step;
 use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
@@ -125,6 +125,7 @@ impl Transaction {
                 log::warn!("a message of a transaction is lost: {text}");
             }
         }
+        self.input.scripts.iter().for_each(|script| script.publish(service));
     }
 
     /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
@@ -137,20 +138,18 @@ impl Transaction {
         claim: &Claim,
         run: &mut RunAll<'_>,
     ) -> Result<Option<Vec<u8>>> {
+        if !self.input.scripts.is_empty() {
+            return self.run_as_step(db, engine, now_ms, claim, run);
+        }
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         if let Some((_, list)) = &watched {
-            let text = "a key of another database is watched; watch keys after SELECT";
-            let other = || Error::new(ErrorKind::Unsupported, text);
-            names.extend(list.keys_of(db).ok_or_else(other)?);
+            names.extend(list.keys_of(db).ok_or_else(watched_elsewhere)?);
         }
         let names: Vec<&[u8]> = names.into_iter().collect();
         let descriptor = *engine.descriptor();
-        if names.is_empty() && self.input.scripts.is_empty() {
+        if names.is_empty() {
             return run(&Overlay::new(descriptor, &[], &[], now_ms), &self.input).map(Some);
-        }
-        if !self.input.scripts.is_empty() {
-            return self.run_as_step(db, engine, now_ms, claim, run);
         }
         claim_entries(engine, &names, 2, claim)?;
         // What its writes copy.
@@ -181,6 +180,11 @@ impl Transaction {
     }
 }
 
+fn watched_elsewhere() -> Error {
+    let text = "a key of another database is watched; watch keys after SELECT";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
 /// Runs of a transaction with scripts whose keys others change each time, after which it fails.
 const RUNS_MAX: usize = 1000;
 
@@ -201,7 +205,7 @@ impl Transaction {
             claim.grow(step.held_bytes()).map_err(out_of_memory)?;
             let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
             let others: Vec<&[u8]> = match &watched {
-                Some((_, list)) => list.keys_of(db).into_iter().flatten().collect(),
+                Some((_, list)) => list.keys_of(db).ok_or_else(watched_elsewhere)?.collect(),
                 None => Vec::new(),
             };
             let (mut are_watches_good, mut own) = (true, 0);

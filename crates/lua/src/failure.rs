@@ -184,3 +184,11 @@ pub(crate) fn error_table(lua: &Lua, text: &str) -> Result<Table> {
     table.raw_set("ignore_error_stats_update", true)?;
     Ok(table)
 }
+
+/// The compiler's message.
+pub(crate) fn syntax_text(error: &Error) -> String {
+    match error {
+        Error::SyntaxError { message, .. } => message.clone(),
+        other => Raised::of(other).to_string(),
+    }
+}

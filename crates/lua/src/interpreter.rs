@@ -1,10 +1,12 @@
 //! Runs scripts, and functions of libraries.
 
 use crate::convert::Answer;
-use crate::failure::{Failure, Raised};
-use crate::host::{Dialect, Host, Stop};
+use crate::failure::{Failure, Raised, syntax_text};
+use crate::host::{Dialect, Host};
+use crate::library::{Library, LibraryFunction, register};
 use crate::redis_table;
 use crate::sandbox::Sandbox;
+use crate::shared::{Poll, Shared};
 use mlua::chunk::ChunkMode;
 use mlua::{
     Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState,
@@ -17,34 +19,12 @@ use std::rc::Rc;
 const INSTRUCTIONS: u32 = 10_000;
 /// Compiled scripts that an interpreter keeps; when there are more, all are forgotten.
 const SCRIPTS_MAX: usize = 256;
+/// Libraries that an interpreter keeps; when there are more, all are forgotten and loaded anew.
+const LIBRARIES_MAX: usize = 64;
 /// Memory of an idle interpreter above which its garbage is collected.
 const GARBAGE_BYTES: usize = 1 << 20;
 /// What Lua says if there is no memory.
 const NO_MEMORY: &str = "not enough memory";
-
-/// Asked now and then while a script runs, with the bytes that its interpreter holds: why the
-/// script is to end, if it is.
-pub type Poll = dyn Fn(usize) -> Option<Stop>;
-
-/// What an interpreter shares with the functions in it.
-pub(crate) struct Shared {
-    pub(crate) dialect: Cell<Dialect>,
-    /// The last reply of the host.
-    pub(crate) reply: RefCell<Vec<u8>>,
-    /// State of the generator of random numbers.
-    pub(crate) random: Cell<u64>,
-    /// Where the last error happened: source and line.
-    error_place: RefCell<Option<(String, usize)>>,
-    /// Functions that the library being loaded registers.
-    registered: RefCell<Option<Vec<(LibraryFunction, Function)>>>,
-    poll: Box<Poll>,
-}
-
-impl Shared {
-    pub(crate) fn poll(&self, lua: &Lua) -> Option<Stop> {
-        (self.poll)(lua.used_memory())
-    }
-}
 
 /// What is called, and for whom.
 #[derive(Debug, Clone, Copy)]
@@ -66,26 +46,6 @@ pub enum Source<'s> {
     Function(&'s Library, &'s str),
 }
 
-/// A library as it was loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Library {
-    /// A number that no library with other code has.
-    pub id: u64,
-    /// Its text without the first line's metadata, which is left empty.
-    pub code: Vec<u8>,
-}
-
-/// A function of a library.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LibraryFunction {
-    /// Letters, digits, underscores.
-    pub name: String,
-    /// What it does, in words.
-    pub description: Option<String>,
-    /// What is special about it.
-    pub flags: Vec<String>,
-}
-
 /// A state of Lua with its sandbox. Not to be shared between threads.
 pub struct Interpreter {
     lua: Lua,
@@ -102,14 +62,6 @@ fn internal(error: Error) -> Failure {
         Raised::Stop(stop) => Failure::Stopped(stop),
         Raised::Text(text) if text.contains(NO_MEMORY) => Failure::Memory,
         Raised::Text(text) | Raised::Reply(text) => Failure::Script(format!("ERR {text}")),
-    }
-}
-
-/// The compiler's message.
-pub(crate) fn syntax_text(error: &Error) -> String {
-    match error {
-        Error::SyntaxError { message, .. } => message.clone(),
-        other => Raised::of(other).to_string(),
     }
 }
 
@@ -298,15 +250,13 @@ impl Interpreter {
         if !self.libraries.contains_key(&library.id) {
             let functions = self.load_functions(&library.code)?;
             let functions = functions.into_iter().map(|(about, call)| (about.name, call));
+            if self.libraries.len() >= LIBRARIES_MAX {
+                self.libraries.clear();
+            }
             self.libraries.insert(library.id, functions.collect());
         }
         let function = self.libraries[&library.id].get(name).cloned();
         function.ok_or_else(|| Failure::Script("ERR Function not found".into()))
-    }
-
-    /// Forgets all loaded libraries but those with these numbers.
-    pub fn keep_libraries(&mut self, is_kept: impl Fn(u64) -> bool) {
-        self.libraries.retain(|id, _| is_kept(*id));
     }
 
     /// The functions that a library with this code has.
@@ -323,7 +273,7 @@ impl Interpreter {
             for name in ["call", "pcall", "log", "acl_check_cmd"] {
                 redis.raw_set(name, Value::Nil)?;
             }
-            let register = |_: &Lua, args: MultiValue| register(&self.shared, &args);
+            let register = |_: &Lua, args: MultiValue| register(&self.shared.registered, &args);
             redis.raw_set("register_function", scope.create_function(register)?)?;
             self.sandbox.strict.call::<()>(true)?;
             self.sandbox.run.call::<MultiValue>((chunk, &self.on_error))
@@ -353,111 +303,3 @@ fn error_place(lua: &Lua) -> Option<(String, usize)> {
     };
     (0..64).map_while(look).flatten().next()
 }
-
-const NAMES: &str = "ERR Library names can only contain letters, numbers, or underscores(_) and \
-                     must be at least one character long";
-
-/// Notes a function: `register_function(name, function)` or `register_function{…}`.
-fn register(shared: &Shared, args: &MultiValue) -> mlua::Result<()> {
-    let (about, function) = match (args.len(), args.front()) {
-        (1, Some(Value::Table(named))) => of_named(named)?,
-        (1, _) => {
-            return Raised::reply(
-                "ERR calling redis.register_function with a single argument is only applicable \
-                 to Lua table (representing named arguments).",
-            );
-        }
-        (2, Some(Value::String(name))) => {
-            let Some(Value::Function(function)) = args.get(1) else {
-                return Raised::reply(
-                    "ERR second argument to redis.register_function must be a function",
-                );
-            };
-            let name = name.to_string_lossy();
-            let about = LibraryFunction { name, description: None, flags: Vec::new() };
-            (about, function.clone())
-        }
-        (2, _) => {
-            return Raised::reply("ERR first argument to redis.register_function must be a string");
-        }
-        _ => {
-            return Raised::reply("ERR wrong number of arguments to redis.register_function");
-        }
-    };
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if about.name.is_empty() || !about.name.bytes().all(is_word) {
-        return Raised::reply(NAMES);
-    }
-    let mut registered = shared.registered.borrow_mut();
-    let Some(all) = &mut *registered else {
-        let text = "ERR redis.register_function can only be called on FUNCTION LOAD command";
-        return Raised::reply(text);
-    };
-    if all.iter().any(|(other, _)| other.name == about.name) {
-        return Raised::reply("ERR Function already exists in the library");
-    }
-    all.push((about, function));
-    Ok(())
-}
-
-/// The function that named arguments describe.
-fn of_named(named: &Table) -> mlua::Result<(LibraryFunction, Function)> {
-    let (mut name, mut description, mut flags, mut callback) = (None, None, Vec::new(), None);
-    for pair in named.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        let Value::String(key) = key else {
-            return Raised::reply(
-                "ERR named argument key given to redis.register_function is not a string",
-            );
-        };
-        match (&*key.to_string_lossy(), value) {
-            ("function_name", Value::String(text)) => name = Some(text.to_string_lossy()),
-            ("function_name", _) => {
-                return Raised::reply(
-                    "ERR function_name argument given to redis.register_function must be a string",
-                );
-            }
-            ("description", Value::String(text)) => description = Some(text.to_string_lossy()),
-            ("description", _) => {
-                return Raised::reply(
-                    "ERR description argument given to redis.register_function must be a string",
-                );
-            }
-            ("callback", Value::Function(function)) => callback = Some(function),
-            ("callback", _) => {
-                return Raised::reply(
-                    "ERR callback argument given to redis.register_function must be a function",
-                );
-            }
-            ("flags", Value::Table(list)) => {
-                for flag in list.sequence_values::<String>() {
-                    let flag = flag?;
-                    if !FLAGS.contains(&&*flag) {
-                        return Raised::reply("ERR unknown flag given");
-                    }
-                    flags.push(flag);
-                }
-            }
-            ("flags", _) => {
-                return Raised::reply(
-                    "ERR flags argument to redis.register_function must be a table representing \
-                     function flags",
-                );
-            }
-            _ => {
-                return Raised::reply("ERR unknown argument given to redis.register_function");
-            }
-        }
-    }
-    match (name, callback) {
-        (Some(name), Some(callback)) => {
-            Ok((LibraryFunction { name, description, flags }, callback))
-        }
-        (None, _) => Raised::reply("ERR redis.register_function must get a function name argument"),
-        (_, None) => Raised::reply("ERR redis.register_function must get a callback argument"),
-    }
-}
-
-/// What may be special about a script or function.
-pub const FLAGS: [&str; 5] =
-    ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];

@@ -26,7 +26,8 @@
 //! # Ok::<(), Failure>(())
 //! ```
 //!
-//! * `interpreter`: runs scripts and functions of libraries; the memory and time that they take;
+//! * `interpreter`, `shared`: runs scripts and functions; the memory and time that they take;
+//! * `library`: how a library registers its functions;
 //! * `sandbox`: what a script sees: the protected globals, and no way out;
 //! * `redis_table`: the table `redis`;
 //! * `convert`: replies to values of Lua, and values of Lua to answers;
@@ -53,12 +54,16 @@ mod failure;
 mod host;
 mod interpreter;
 mod libraries;
+mod library;
 mod redis_table;
 mod sandbox;
 mod sha1hex;
+mod shared;
 
 pub use convert::Answer;
 pub use failure::Failure;
 pub use host::{Dialect, Host, LogLevel, Stop};
-pub use interpreter::{Call, FLAGS, Interpreter, Library, LibraryFunction, Poll, Source};
+pub use interpreter::{Call, Interpreter, Source};
+pub use library::{FLAGS, Library, LibraryFunction};
 pub use sha1hex::sha1_hex;
+pub use shared::Poll;

@@ -3,9 +3,9 @@
 use crate::convert::Reader;
 use crate::failure::{Raised, error_table};
 use crate::host::{Dialect, Host, LogLevel};
-use crate::interpreter::Shared;
 use crate::libraries::shortest;
 use crate::sha1hex::sha1_hex;
+use crate::shared::Shared;
 use mlua::{Lua, MultiValue, Result, Scope, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 //! The protected tables are empty ones in front of the real ones; `sandbox.lua` makes them, and the
 //! functions that must not be fooled by that.
 
-use crate::failure::{bytes_argument, caught};
-use crate::interpreter::Shared;
+use crate::failure::{bytes_argument, caught, syntax_text};
+use crate::shared::Shared;
 use crate::{libraries, redis_table};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, MultiValue, Result, Table, Value, Variadic};
@@ -74,7 +74,7 @@ fn load_text(lua: &Lua, args: &MultiValue, environment: &Table) -> Result<(Value
     match chunk.set_environment(environment.raw_get(1)?).into_function() {
         Ok(function) => Ok((Value::Function(function), Value::Nil)),
         Err(error) => {
-            let text = crate::interpreter::syntax_text(&error);
+            let text = syntax_text(&error);
             Ok((Value::Nil, Value::String(lua.create_string(text)?)))
         }
     }

@@ -5,7 +5,7 @@ use super::{Executor, Wave, out_bytes};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::error_text;
 use crate::resp::Keyspace;
-use crate::script::{Environment, ScriptCall, ScriptKind, write_answer};
+use crate::resp::scripts::{Environment, ScriptCall, ScriptKind, write_answer};
 use crate::table::Run;
 use crate::transaction::Transaction;
 use silica::engine::{Engine, Error, ErrorKind, Result};

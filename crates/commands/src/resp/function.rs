@@ -4,7 +4,7 @@ use super::script::{answer_kill, is_flush};
 use super::{Cx, SYNTAX, introspect};
 use crate::burst::Args;
 use crate::glob::Pattern;
-use crate::script::{Libraries, Policy, functions_of};
+use crate::resp::scripts::{Libraries, Policy, functions_of};
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "function");

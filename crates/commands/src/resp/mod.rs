@@ -20,6 +20,7 @@ pub(crate) mod object;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod script;
+pub(crate) mod scripts;
 pub(crate) mod session;
 pub(crate) mod slowlog;
 pub(crate) mod sql;

@@ -2,7 +2,7 @@
 
 use super::{Cx, introspect};
 use crate::burst::Args;
-use crate::script::{Kill, check, new_script};
+use crate::resp::scripts::{Kill, check, new_script};
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "script");

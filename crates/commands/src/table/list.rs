@@ -5,12 +5,12 @@ use super::subcommands::{
     ACL, CLIENT, COMMAND, CONFIG, FUNCTION, LATENCY, MEMORY, OBJECT, PUBSUB, SCRIPT, SLOWLOG,
 };
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
+use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{
     acl, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs, memory,
     moving, object, read, record, script, session, slowlog, topics, transaction, update, whole,
 };
-use crate::script::ScriptKind;
 
 /// Every command, sorted by name.
 pub(crate) static COMMANDS: &[Command] = table! {

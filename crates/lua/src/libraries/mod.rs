@@ -11,7 +11,7 @@ mod structs;
 pub(crate) use numbers::shortest;
 pub(crate) use random::seeded;
 
-use crate::interpreter::Shared;
+use crate::shared::Shared;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use std::rc::Rc;
 

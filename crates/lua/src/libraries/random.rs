@@ -1,7 +1,7 @@
 //! `math.random`: the same numbers for every run of a script, those of the function `lrand48`.
 
 use crate::failure::{bad_argument, number_argument};
-use crate::interpreter::Shared;
+use crate::shared::Shared;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use std::rc::Rc;
 

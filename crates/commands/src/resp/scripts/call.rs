@@ -1,6 +1,6 @@
 //! Runs a script or function from its arguments to its answer.
 
-use super::host::{Commands, RunCommand};
+use super::host::{Commands, Message, RunCommand};
 use super::libraries::Callable;
 use super::running::Running;
 use super::shebang::ScriptFlags;
@@ -62,11 +62,20 @@ pub(crate) struct ScriptCall {
     pub(crate) is_read_only: bool,
     /// The keys that it wrote, if somebody wants to know.
     written: Mutex<Vec<Box<[u8]>>>,
+    /// Messages that wait until its transaction has taken effect.
+    announced: Mutex<Vec<Message>>,
 }
 
 impl ScriptCall {
     pub(crate) fn new(user: Arc<User>, client: Arc<Client>, is_read_only: bool) -> Self {
-        ScriptCall { user, client, is_read_only, written: Mutex::default() }
+        let (written, announced) = Default::default();
+        ScriptCall { user, client, is_read_only, written, announced }
+    }
+
+    /// Sends the messages of a script whose transaction has taken effect.
+    pub(crate) fn publish(&self, service: &Service) {
+        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        publish(service, std::mem::take(&mut *announced));
     }
 
     /// The keys that it wrote, if somebody wanted to know when it ran.
@@ -241,7 +250,8 @@ impl ScriptCall {
         let claimed = claim.bytes();
         let mut commands = Commands {
             service,
-            call: self,
+            user: &self.user,
+            client: &self.client,
             db,
             step: &step,
             whole,
@@ -267,13 +277,13 @@ impl ScriptCall {
             // What it wrote before its error stays.
             Err(Failure::Script(text)) => self.commit(service, step, Err(text)),
         };
-        if matches!(ran, Ran::Answer(_)) {
-            for (channel, text) in announced {
-                // Its audience was answered already; without memory nobody gets it.
-                if let Err(text) = service.topics.publish(service, &channel, &text) {
-                    log::warn!("a message of a script is lost: {text}");
-                }
+        match (&ran, whole) {
+            (Ran::Answer(_), Some(_)) => publish(service, announced),
+            (Ran::Answer(_), None) => {
+                // The transaction may run again: only its last run counts.
+                *self.announced.lock().unwrap_or_else(PoisonError::into_inner) = announced;
             }
+            _ => {}
         }
         claim.set(claimed);
         ran
@@ -290,6 +300,15 @@ impl ScriptCall {
                 Ran::Answer(answer)
             }
             Err(error) => Ran::Answer(Err(error_text(&error))),
+        }
+    }
+}
+
+fn publish(service: &Service, messages: Vec<Message>) {
+    for (channel, text) in messages {
+        // Its audience was answered already; without memory nobody gets it.
+        if let Err(text) = service.topics.publish(service, &channel, &text) {
+            log::warn!("a message of a script is lost: {text}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The commands that a script calls.
 
-use super::call::ScriptCall;
 use super::running::Running;
 use super::step::Step;
-use crate::acl::{Denied, Refusal};
+use crate::acl::{Denied, Refusal, User};
 use crate::budget::Claim;
 use crate::burst::{Args, Input, Request};
+use crate::clients::Client;
 use crate::engine_calls::error_text;
 use crate::resp::{Cx, Keyspace, topics};
 use crate::service::Service;
@@ -20,13 +20,17 @@ use std::sync::Arc;
 /// Runs all requests of an input on an engine; their replies.
 pub(crate) type RunCommand<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
 
+/// A message: its channel and its text.
+pub(super) type Message = (Vec<u8>, Vec<u8>);
+
 /// Replies of one command that a script may hold: they are claimed twice, and copied into Lua.
 const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// What a script's commands act on.
 pub(super) struct Commands<'c> {
     pub(super) service: &'c Service,
-    pub(super) call: &'c ScriptCall,
+    pub(super) user: &'c Arc<User>,
+    pub(super) client: &'c Client,
     pub(super) db: usize,
     pub(super) step: &'c Step<'c>,
     /// The database, unless the script is part of a transaction.
@@ -37,7 +41,7 @@ pub(super) struct Commands<'c> {
     /// The last command's arguments.
     pub(super) input: Input,
     /// Messages to be sent when the script has taken effect: channel and text.
-    pub(super) announced: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) announced: Vec<Message>,
     pub(super) running: Option<Arc<Running>>,
 }
 
@@ -89,7 +93,7 @@ impl Host for Commands<'_> {
         if !command.takes(args.len()) {
             return None;
         }
-        Some(self.call.user.permits(command, args).is_ok())
+        Some(self.user.permits(command, args).is_ok())
     }
 }
 
@@ -129,9 +133,9 @@ impl Commands<'_> {
         if self.is_read_only && command.has("write") {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
-        if let Err(denied) = self.call.user.permits(command, args) {
-            let refusal = Refusal::of(&denied, &self.call.user.name, true);
-            self.service.note_refusal(refusal, Some(&self.call.client));
+        if let Err(denied) = self.user.permits(command, args) {
+            let refusal = Refusal::of(&denied, &self.user.name, true);
+            self.service.note_refusal(refusal, Some(self.client));
             return Err(denial(&denied));
         }
         Ok(command)
@@ -181,8 +185,8 @@ impl Commands<'_> {
             Run::Session(run) if command.is(Trait::Immediate) || is_about_commands(command) => {
                 let mut session = Session::new(true);
                 session.version = version;
-                session.user = Some(Arc::clone(&self.call.user));
-                let (service, client) = (self.service, &*self.call.client);
+                session.user = Some(Arc::clone(self.user));
+                let (service, client) = (self.service, self.client);
                 let reply = Reply::new(reply, version);
                 run(&mut Cx { service, client, session: &mut session, reply }, args);
                 Ok(())
@@ -217,7 +221,7 @@ impl Commands<'_> {
         args: Args<'_>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), String> {
-        let user = &*self.call.user;
+        let user: &User = self.user;
         let keyspace = Keyspace {
             service: self.service,
             claim: self.claim,
