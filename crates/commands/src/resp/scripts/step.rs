@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use silica::engine::EngineExt;
 
-    fn store() -> (tempfile::TempDir, silica::Store) {
+    fn store() -> (tempfile::TempDir, silica::Silica) {
         let directory = tempfile::tempdir().unwrap();
         let store = silica::open(directory.path()).unwrap();
         (directory, store)
@@ -330,7 +330,7 @@ mod tests {
     fn a_step_sees_itself_and_changes_nothing_before_its_end() {
         let (_directory, store) = store();
         let keyspace = store.keyspace("a").unwrap();
-        let engine: &dyn Engine = keyspace.engine();
+        let engine: &dyn Engine = &**keyspace.engine();
         engine.put(b"k", b"old", Durability::Buffered).unwrap();
         let step = Step::new(engine, 1, 1 << 20);
         assert_eq!(step.get(b"k").unwrap().unwrap(), b"old");
@@ -347,7 +347,7 @@ mod tests {
     fn a_step_fails_if_what_it_read_has_changed() {
         let (_directory, store) = store();
         let keyspace = store.keyspace("a").unwrap();
-        let engine: &dyn Engine = keyspace.engine();
+        let engine: &dyn Engine = &**keyspace.engine();
         for (read, want) in [(b"k", None), (b"l", Some(1))] {
             engine.put(b"k", b"1", Durability::Buffered).unwrap();
             let step = Step::new(engine, 1, 1 << 20);
@@ -367,7 +367,7 @@ mod tests {
     fn a_step_holds_no_more_than_it_may() {
         let (_directory, store) = store();
         let keyspace = store.keyspace("a").unwrap();
-        let engine: &dyn Engine = keyspace.engine();
+        let engine: &dyn Engine = &**keyspace.engine();
         engine.put(b"k", &[7; 5000]).unwrap();
         let step = Step::new(engine, 1, 4000);
         let refused = step.get(b"k").unwrap_err().to_string();
