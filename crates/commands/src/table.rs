@@ -460,7 +460,8 @@ impl Command {
             _ => None,
         };
         let is_in = |category: &&&str| match **category {
-            "read" => self.has("readonly"),
+            // A script that only reads is no command that reads, as in Redis.
+            "read" => self.has("readonly") && self.group != "scripting",
             "dangerous" => self.has("dangerous") || self.has("admin"),
             "slow" => !self.has("fast"),
             category => self.has(category) || group == Some(category),

@@ -283,6 +283,7 @@ fn hungry_scripts_are_refused_and_the_server_goes_on() {
          t[#t+1] = redis.call('GET', 'k') .. #t end",
     ];
     for script in hungry {
+        println!("{script}");
         let refused = eval(&mut client, script, &[], &[]);
         assert!(refused.starts_with("-OOM "), "{refused}");
     }

@@ -263,7 +263,9 @@ fn scripts_answer_as_in_redis() {
                     differ.push(format!("{}\n  Redis: {want}\n  we:    {got}", asked.join(" ")));
                 }
             };
-            for script in CASES {
+            // The tests' client of RESP3 reads no numbers of any length.
+            let is_read = |script: &&&str| dialect == "2" || !script.contains("big_number");
+            for script in CASES.iter().filter(is_read) {
                 compare(&[b"FLUSHALL"]);
                 compare(&[b"EVAL", script.as_bytes(), b"1", b"k", b"7"]);
                 compare(&[b"EVAL_RO", script.as_bytes(), b"1", b"k", b"7"]);
