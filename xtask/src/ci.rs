@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, binaries, compare, docs, serving, setup, tidy};
+use crate::{bench, binaries, compare, docs, serving, setup, tidy, zoned};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub fn run(root: &Path) -> bool {
     let out = steps.target().join("xtask");
     let run = serving::Run { binary, durable: false, seconds: 10, out };
     steps.inside("a cache under mixed load for 10 s", || run.run());
+    zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
     bench::run(&mut steps);
     compare::run(&mut steps);

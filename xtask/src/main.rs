@@ -9,12 +9,14 @@ mod ci;
 mod compare;
 mod dax;
 mod docs;
+mod machine;
 mod serving;
 mod setup;
 mod soak;
 mod sqlite;
 mod step;
 mod tidy;
+mod zoned;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ cargo xtask TASK
                 over 1 % more than in REVISION
   sqlite        target/sqlite/libsqlite3.so.0: SQLite's library with Silica's storage below
   dax           persistent memory in an emulated machine that is killed; installs the emulator
+  zoned         drives with zones in an emulated machine that is stopped; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),
         ["dax"] => dax::run(&root),
+        ["zoned"] => zoned::run(&root),
         ["soak"] => soak::run(&root, None),
         ["soak", "--minutes", minutes] => match minutes.parse() {
             Ok(minutes) => soak::run(&root, Some(minutes)),

@@ -2,7 +2,7 @@
 
 use crate::serving::{Run, binary};
 use crate::step::{Steps, cargo};
-use crate::{ci, dax, setup, step};
+use crate::{ci, dax, setup, step, zoned};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
         None => ci::tests(&mut steps, "soak", 48 * HOUR),
     }
     dax::step(&mut steps);
+    zoned::step(&mut steps);
     interpreted(&mut steps);
     sanitized(&mut steps);
     steps.close()

@@ -7,6 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
+    /// Microseconds since the Unix epoch, as fine as the clock goes.
+    fn unix_us(&self) -> u64 {
+        self.unix_ms() * 1000
+    }
     /// Nanoseconds since an arbitrary fixed point; never goes back.
     fn monotonic_ns(&self) -> u64;
 }
@@ -27,6 +31,10 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+    }
+
+    fn unix_us(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
     }
 
     fn monotonic_ns(&self) -> u64 {

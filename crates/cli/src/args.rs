@@ -5,6 +5,7 @@ mod graph;
 mod lfs;
 mod values;
 
+use crate::options_file::OptionsFile;
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::sql::SqlArgs;
@@ -41,6 +42,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve the store over RESP (redis-cli and any Redis client) and memcached's protocol.
     Serve(Box<ServeArgs>),
+    /// Look at the options of a server: those in a file, and all that it would have.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
     /// Write the entries of a keyspace, with expiry and user bits, as tsv, csv, ndjson or Redis's
@@ -416,10 +420,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub(crate) image: Option<PathBuf>,
     /// Directory for flash behind the cache's memory, new or with the flash that a cache had: the
-    /// cache is as large as that, and what it holds is there again after a restart.
-    #[arg(long, value_name = "DIR", requires = "cache")]
+    /// cache is as large as that, and what it holds is there again after a restart. Or a block
+    /// device, with zones or without, that `silica flash create` made flash.
+    #[arg(long, value_name = "PATH", requires = "cache")]
     #[arg(conflicts_with_all = ["image", "database"])]
     pub(crate) flash: Option<PathBuf>,
+    /// Directory for the cache's other files if the flash is a block device.
+    #[arg(long, value_name = "DIR", requires = "flash")]
+    pub(crate) flash_files: Option<PathBuf>,
     /// Bytes of flash; fixed when the cache is created (4 GiB).
     #[arg(long, value_name = "SIZE", value_parser = memory, requires = "flash")]
     pub(crate) flash_size: Option<u64>,
@@ -502,6 +510,31 @@ pub(crate) struct ServeArgs {
     /// Milliseconds that a statement of SQL may take; 0 for any time.
     #[arg(long, value_name = "MS", default_value_t = 5_000)]
     pub(crate) sql_time_limit: u64,
+    /// File (TOML) of these options, without their dashes, and of settings that CONFIG SET takes,
+    /// which SIGHUP reads again. Variables such as SILICA_LISTEN come before it, and what stands
+    /// here before both.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file, read.
+    #[arg(skip)]
+    pub(crate) file: Option<OptionsFile>,
+}
+
+/// What `silica config` does.
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read a file of options, and say what is wrong with it, if anything is.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Show every option that `silica serve` with these arguments would have, and whether it is
+    /// from the command line, the environment, the file or nowhere.
+    Show {
+        /// Arguments of `silica serve`.
+        #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

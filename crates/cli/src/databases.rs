@@ -1,9 +1,10 @@
 //! Which engine the numbered databases of a server have.
 
 use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
-use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, Result, Silica};
+use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, OpenOptions, Result, Silica};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The least that the databases without a number of their own share.
@@ -55,6 +56,38 @@ pub(crate) fn words(engines: impl Iterator<Item = (u32, Arc<dyn Engine>)>) -> Re
     Ok(words)
 }
 
+/// Opens a cache whose flash is in a directory or on a block device.
+fn open_flash_cache(
+    options: OpenOptions,
+    path: &Path,
+    args: &ServeArgs,
+) -> Result<Arc<dyn Engine>> {
+    let flash = silica::FlashCacheOptions {
+        flash_bytes: args.flash_size,
+        writes_per_day: args.flash_writes_per_day,
+        keeps_after_power_loss: args.after_power_loss == AfterPowerLoss::Keep,
+    };
+    let place = path.display();
+    let message = match (&args.flash_files, is_block_device(path)) {
+        (Some(files), true) => return options.open_flash_cache_on(path, files, &flash),
+        (None, false) => return options.open_flash_cache(path, &flash),
+        (None, true) => format!(
+            "{place} is a block device; give a directory for the files beside the flash \
+             (--flash-files DIR)"
+        ),
+        (Some(_), false) => format!(
+            "{place} is no block device, and has the files beside the flash itself; leave \
+             --flash-files out"
+        ),
+    };
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+fn is_block_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
 /// The databases of a server without a directory.
 pub(crate) struct InMemory(Vec<Arc<dyn Engine>>);
 
@@ -67,14 +100,9 @@ impl InMemory {
         config: &Config,
         memory_bytes: u64,
     ) -> Result<Self> {
-        if let Some(directory) = &args.flash {
-            let flash = silica::FlashCacheOptions {
-                flash_bytes: args.flash_size,
-                writes_per_day: args.flash_writes_per_day,
-                keeps_after_power_loss: args.after_power_loss == AfterPowerLoss::Keep,
-            };
+        if let Some(path) = &args.flash {
             let options = global.open_options().memory_bytes(memory_bytes);
-            return Ok(InMemory(vec![options.open_flash_cache(directory, &flash)?]));
+            return Ok(InMemory(vec![open_flash_cache(options, path, args)?]));
         }
         let wanted = &args.database;
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));

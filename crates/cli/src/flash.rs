@@ -1,10 +1,11 @@
-//! `silica flash`: images of flash, and what they went through.
+//! `silica flash`: flash in files, on block devices and on drives with zones, and what it went
+//! through.
 
 use crate::args::{FlashCommand, FlashShape};
 use crate::door;
 use serde_json::json;
 use silica::device::blocks::{
-    BlockState, FlashDevice, FlashDrive, FlashImage, FlashImageOptions, Geometry,
+    AnyFlash, BlockState, FlashDevice, FlashImageOptions, Geometry, KernelZones, ZonesSummary,
 };
 use silica::device::sim::FlashProfile;
 use silica::{Error, ErrorKind, Result};
@@ -36,19 +37,16 @@ pub(crate) fn run(
 ) -> Result<()> {
     match command {
         FlashCommand::Lab(_) => door::enter(global, words),
-        FlashCommand::Create { path, shape, endurance } => create(path, shape, *endurance, output),
-        FlashCommand::Info { path } => match open(path)? {
-            Flash::Image(image) => info(&image, output),
-            Flash::Drive(drive) => info(&drive, output),
-        },
-        FlashCommand::Wear { path, svg } => match open(path)? {
-            Flash::Image(image) => wear(&image, svg.as_deref(), output),
-            Flash::Drive(drive) => wear(&drive, svg.as_deref(), output),
-        },
-        FlashCommand::Check { path } => match open(path)? {
-            Flash::Image(image) => check(&image, output),
-            Flash::Drive(drive) => check(&drive, output),
-        },
+        FlashCommand::Create { path, shape, endurance, overwrite } => {
+            create(path, shape, *endurance, *overwrite, output)
+        }
+        FlashCommand::Info { path } => {
+            let flash = open(path)?;
+            info(&flash, output)?;
+            flash.zones().map_or(Ok(()), |zones| show_zones(&zones, output))
+        }
+        FlashCommand::Wear { path, svg } => wear(&open(path)?, svg.as_deref(), output),
+        FlashCommand::Check { path } => check(&open(path)?, output),
     }
 }
 
@@ -56,48 +54,58 @@ fn create(
     path: &Path,
     shape: &FlashShape,
     endurance: Option<u32>,
+    overwrites: bool,
     output: &mut Output,
 ) -> Result<()> {
     let (geometry, usual) = match (&shape.profile, shape.geometry) {
         (Some(name), _) => {
             let profile = FlashProfile::find(name)?;
-            (profile.geometry, profile.endurance)
+            (Some(profile.geometry), profile.endurance)
         }
-        (None, Some(geometry)) => (geometry, None),
-        (None, None) => return Err(Error::new(ErrorKind::Config, "give --profile or --geometry")),
+        (None, geometry) => (geometry, None),
     };
+    if geometry.is_none() && !KernelZones::is_at(path) {
+        let message = "give --profile or --geometry; only drives with zones have one of their own";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
     let mut id = [0; 8];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut id))
         .map_err(|e| Error::io("reading a random number from /dev/urandom", e))?;
     let options = FlashImageOptions { id: u64::from_le_bytes(id), endurance: endurance.or(usual) };
-    let image = FlashImage::create(path, geometry, options)?;
-    let words = format!("created flash of {} in {}", describe(&geometry), path.display());
+    let flash = AnyFlash::create(path, geometry, options, overwrites)?;
+    let words = format!("created flash of {} in {}", describe(flash.geometry()), path.display());
     output.line(words)?;
-    output.object().insert("geometry".into(), geometry_json(image.geometry()));
+    output.object().insert("geometry".into(), geometry_json(flash.geometry()));
     Ok(())
 }
 
-/// Flash in a file.
-enum Flash {
-    Image(FlashImage),
-    Drive(FlashDrive),
+/// What the zones of a drive are used for, and its limits.
+fn show_zones(zones: &ZonesSummary, output: &mut Output) -> Result<()> {
+    let ZonesSummary { limits, blocks, conventional, unused, .. } = *zones;
+    let limit = |max: u32| if max == 0 { "any number".to_string() } else { max.to_string() };
+    let others = format!("2 for the ledger, {conventional} conventional, {unused} unused");
+    output.line(format!("zones\t{}: {blocks} blocks, {others}", limits.zones))?;
+    let (open, active) = (limit(limits.open_max), limit(limits.active_max));
+    output.line(format!("open zones at most\t{open}; active ones {active}"))?;
+    let value = json!({
+        "zones": limits.zones,
+        "zone_bytes": limits.zone_bytes,
+        "blocks": blocks,
+        "conventional": conventional,
+        "unused": unused,
+        "open_max": limits.open_max,
+        "active_max": limits.active_max,
+    });
+    output.object().insert("zones".into(), value);
+    Ok(())
 }
 
 /// Opens an image or a drive, or the one in the directory of a cache.
-fn open(path: &Path) -> Result<Flash> {
+fn open(path: &Path) -> Result<AnyFlash> {
     let within = path.join(IN_DIRECTORY);
     let path: PathBuf = if path.is_dir() { within } else { path.to_path_buf() };
-    match FlashImage::open(&path, None) {
-        Ok(image) => Ok(Flash::Image(image)),
-        // It may begin as a drive does.
-        Err(error) if error.kind() == ErrorKind::Config => match FlashDrive::open(&path) {
-            Ok(drive) => Ok(Flash::Drive(drive)),
-            Err(other) if other.kind() == ErrorKind::Config => Err(error),
-            Err(other) => Err(other),
-        },
-        Err(error) => Err(error),
-    }
+    AnyFlash::open(&path)
 }
 
 fn describe(geometry: &Geometry) -> String {

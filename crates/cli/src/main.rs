@@ -7,6 +7,7 @@ extern crate silica_console;
 mod args;
 mod bench;
 mod build_table;
+mod config;
 mod databases;
 mod door;
 mod expiry;
@@ -18,6 +19,7 @@ mod keyspace;
 mod lfs;
 mod load;
 mod migrate;
+mod options_file;
 mod picture;
 mod probe;
 mod prompt;
@@ -39,7 +41,6 @@ mod verbs;
 mod why;
 
 use args::{Cli, Command, Verb};
-use clap::Parser;
 use session::Session;
 use silica::{ErrorKind, Result};
 use silica_console::{Fresh, Output, end, start};
@@ -53,7 +54,14 @@ fn main() -> ExitCode {
         // Without a laboratory there is only the line that --help has.
         let _ = door::become_lab(&words);
     }
-    let cli = Cli { words, ..Cli::parse() };
+    let all: Vec<OsString> = std::env::args_os().collect();
+    let cli = match config::parse(&all) {
+        Ok(cli) => Cli { words, ..cli },
+        Err(error) => {
+            let mut output = Output::new(words.iter().any(|word| word == "--json"));
+            return end(Err(error), &mut output, None);
+        }
+    };
     let level = if matches!(cli.command, Some(Command::Serve(_))) { "info" } else { "warn" };
     let mut output = Output::new(cli.global.json);
     let (is_prompt, fresh) = (cli.command.is_none(), Fresh::at(&cli.directory()));
@@ -86,6 +94,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
             Err(silica::Error::new(ErrorKind::Locked, message))
         }
         Some(Command::Serve(args)) => serve::run(global, &args),
+        Some(Command::Config(command)) => config::run(&command, output),
         Some(Command::Export(args)) => transfer::export(global, &args, output),
         Some(Command::Import(args)) => transfer::import(global, &args, output),
         Some(Command::Load(args)) => load::run(global, &args, output),

@@ -3,10 +3,14 @@
 use crate::args::ProbeArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
+use silica::device::blocks::QueueLimits;
 use silica::tune::{Machine, Survival};
 use silica::{Error, ErrorKind, ProbeOptions, Result};
 use silica_console::{Global, Output, has_terminal};
+use std::path::Path;
 
+/// Where the kernel lists block devices by name.
+const BLOCK_DEVICES: &str = "/sys/block";
 /// Steps of the bar.
 const STEPS: u64 = 1000;
 
@@ -27,6 +31,7 @@ pub(crate) fn run(global: &Global, args: &ProbeArgs, output: &mut Output) -> Res
         machine
     };
     show(&machine, output)?;
+    show_drives(&path, output)?;
     output.object().insert("path".into(), path.display().to_string().into());
     Ok(())
 }
@@ -62,6 +67,42 @@ fn survived(survival: Survival) -> &'static str {
         Survival::Process => "the process, no power cut (memory)",
         Survival::Power => "a power cut (persistent memory)",
     }
+}
+
+/// Drives with zones, and write streams of the device below the directory.
+fn show_drives(directory: &Path, output: &mut Output) -> Result<()> {
+    let streams = QueueLimits::below(directory).and_then(|limits| limits.write_streams());
+    let words = match streams {
+        None => "the kernel does not tell".to_string(),
+        Some(0) => "none".to_string(),
+        Some(streams) => streams.to_string(),
+    };
+    output.line(format!("  write streams        {words}"))?;
+    let mut drives = Vec::new();
+    for (name, limits) in QueueLimits::of_all(BLOCK_DEVICES.as_ref()) {
+        if !limits.is_zoned() {
+            continue;
+        }
+        let number = |limit: &str| limits.number(limit).unwrap_or(0);
+        let (zones, mib) = (number("nr_zones"), number("chunk_sectors") >> 11);
+        let (open, active) = (number("max_open_zones"), number("max_active_zones"));
+        let limit = |max: u64| if max == 0 { "any number".to_string() } else { max.to_string() };
+        output.line(format!(
+            "zones of /dev/{name:<12} {zones} of {mib} MiB; open {}, active {}",
+            limit(open),
+            limit(active)
+        ))?;
+        drives.push(json!({
+            "device": format!("/dev/{name}"),
+            "zones": zones,
+            "zone_bytes": number("chunk_sectors") << 9,
+            "open_max": open,
+            "active_max": active,
+        }));
+    }
+    output.object().insert("write_streams".into(), json!(streams));
+    output.object().insert("zoned".into(), drives.into());
+    Ok(())
 }
 
 fn show(machine: &Machine, output: &mut Output) -> Result<()> {

@@ -1,7 +1,9 @@
 //! `silica serve`.
 
 use crate::args::ServeArgs;
+use crate::config;
 use crate::databases::{self, InMemory};
+use crate::options_file::OptionsFile;
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -10,7 +12,7 @@ use silica::{
 };
 use silica_console::Global;
 use silica_console::signals::{self, Wish, Wishes};
-use silica_server::{Config, Databases, Server, StopHandle, TlsFiles};
+use silica_server::{Config, Databases, Server, SettingsFile, StopHandle, TlsFiles, program_bytes};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,9 +21,6 @@ use std::time::Instant;
 const CLIENTS_BYTES_USUAL: u64 = 16 << 20;
 /// The least that clients, and the stores, work with.
 const PART_BYTES_MIN: u64 = 1 << 20;
-/// Share of the memory of a durable server that the program itself takes, and how much at most.
-const PROGRAM_SHARE: u64 = 16;
-const PROGRAM_BYTES_MAX: u64 = 8 << 20;
 
 /// A cache's clients get no more than this where no number is given: its values are small.
 const CACHE_CLIENTS_BYTES_MAX: u64 = 64 << 20;
@@ -72,7 +71,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let server = Server::start(config, databases)?;
     let what = format!("{} on", path.display());
     let others = databases::words(all.into_iter())?;
-    stop_on_signal(signals, server.stop_handle())?;
+    stop_on_signal(signals, args.file.clone(), server.stop_handle())?;
     announce(&what, &server, engine, &format!("{}{others}", durability_words(durability)));
     server.wait();
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
@@ -116,7 +115,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
         (Some(_), _) => "a clean stop leaves an image",
         _ => "nothing outlives the process",
     };
-    stop_on_signal(signals, server.stop_handle())?;
+    stop_on_signal(signals, args.file.clone(), server.stop_handle())?;
     announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     let is_kept = server.wait();
     if is_kept && (args.image.is_some() || args.flash.is_some()) {
@@ -142,18 +141,24 @@ fn leave_image(cache: &dyn Engine) -> Result<()> {
 
 /// The signals that a server with `config` understands.
 fn awaited(config: &Config) -> Result<Signals> {
-    let again = config.tls.as_ref().map(|_| SIGHUP);
+    let is_read_again = config.tls.is_some() || config.settings_file.is_some();
+    let again = is_read_again.then_some(SIGHUP);
     Signals::new([SIGINT, SIGTERM].into_iter().chain(again))
         .map_err(|e| Error::io("installing the signal handlers", e))
 }
 
 /// Stops gracefully on the first signal, at once on a second one that is no echo of it; SIGHUP
-/// reads certificates again.
-fn stop_on_signal(mut signals: Signals, server: StopHandle) -> Result<()> {
+/// reads certificates and settings again.
+fn stop_on_signal(
+    mut signals: Signals,
+    file: Option<OptionsFile>,
+    server: StopHandle,
+) -> Result<()> {
     let listen = move || {
         let mut wishes = Wishes::default();
         for signal in signals.forever() {
             if signal == SIGHUP {
+                file.iter().for_each(|file| config::reload(file, &server));
                 match server.read_certificates() {
                     Ok(()) => info!("read the certificate for TLS again"),
                     Err(error) => warn!("the certificate for TLS stays as it was: {error}"),
@@ -246,7 +251,7 @@ impl Memory {
     /// What the stores get: the program's own pages and stacks, and what the allocator keeps
     /// between large blocks, are in the number, too.
     fn stores_beside_program(&self) -> u64 {
-        self.stores - (self.whole / PROGRAM_SHARE).min(PROGRAM_BYTES_MAX).min(self.stores / 2)
+        self.stores - program_bytes(self.whole).min(self.stores / 2)
     }
 
     /// Refuses more memory than the process may map: it would die when it takes it.
@@ -303,6 +308,8 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         memory_bytes: memory.whole,
         clients_bytes_max,
         sql_ms_max: args.sql_time_limit,
+        settings: args.file.as_ref().map(OptionsFile::settings).unwrap_or_default(),
+        settings_file: args.file.clone().map(|file| Arc::new(file) as Arc<dyn SettingsFile>),
         // No client that only does not read takes everything.
         client_output_bytes_max: default.client_output_bytes_max.min(clients_bytes_max / 4),
         ..default

@@ -212,6 +212,7 @@ fn json_of(told: &Told, answer: &Why, asked: &Asked, output: &mut Output) {
     object.insert("stalls".into(), stalls.collect());
     object.insert("prediction".into(), prediction_json(&answer.prediction));
     object.insert("what_if".into(), what_if.collect());
+    object.insert("advice".into(), answer.advice.clone().into());
     object.insert("notes".into(), asked.notes.clone().into());
 }
 

@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// True where it listens to any channel.
-    pub(crate) fn is_listening(&self) -> bool {
+    pub fn is_listening(&self) -> bool {
         self.subscriptions().count() > 0
     }
 
@@ -96,11 +96,12 @@ impl Client {
         let names = self.names().clone();
         let count = |kind| self.subscriptions().of(kind).len();
         let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));
+        let shards = count(Kind::Shard);
         let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;
         let text = String::from_utf8_lossy;
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub=0 multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             ssub={shards} multi=-1 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
              omem={} tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} \
              lib-ver={}",
             self.id,

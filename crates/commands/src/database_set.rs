@@ -85,6 +85,11 @@ impl DatabaseSet {
         })
     }
 
+    /// Lets all databases together have `bytes` of memory from now on.
+    pub(crate) fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
+        self.source.set_memory_bytes(bytes)
+    }
+
     /// Begins to record database `index`.
     pub(crate) fn record(&self, index: u32, options: &RecordOptions) -> Result<()> {
         self.recordings.start(&*self.source, index, options)

@@ -107,6 +107,13 @@ pub trait Databases: Send + Sync {
         true
     }
 
+    /// Lets all databases together have `bytes` of memory from now on.
+    fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
+        let _ = bytes;
+        let message = "the memory of a cache is set when it starts; start it with another --cache";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// What the models say of database `index`, beside what it measured; `None` where nobody
     /// keeps what the models need.
     fn why(&self, index: u32) -> Result<Option<Why>> {
@@ -220,6 +227,10 @@ impl Databases for silica::Silica {
     fn exists(&self, index: u32) -> bool {
         // Where the catalog cannot be asked, opening it says why.
         self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
+    }
+
+    fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
+        silica::Silica::set_memory_bytes(self, bytes)
     }
 
     fn why(&self, index: u32) -> Result<Option<Why>> {

@@ -57,6 +57,7 @@
 //! #     listen: Vec::new(),
 //! #     clients_max: 1,
 //! #     request_ms_max: 0,
+//! #     settings_file: None,
 //! #     sql_ms_max: 0,
 //! #     sql_workers: 1,
 //! # };
@@ -155,7 +156,8 @@ pub use owners::Owners;
 pub use password::same;
 pub use pause::Pause;
 pub use plan::plan;
-pub use service::{Service, ServiceOptions};
+pub use resp::config::SettingsFile;
+pub use service::{Service, ServiceOptions, program_bytes};
 pub use session::Session;
 pub use stats::{Counters, Stats};
 pub use table::{Answer, BurstLimits, Modify, command_names};

@@ -3,6 +3,11 @@
 use crate::burst::{Input, Request};
 use crate::tracking::removes_everything;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Milliseconds after which a thread that sleeps looks whether anybody waits for it still.
+const SLEEP_STEP_MS: u64 = 100;
 
 /// Which requests wait, and until when.
 #[derive(Debug, Default)]
@@ -11,6 +16,9 @@ pub struct Pause {
     until_ms: AtomicU64,
     /// Those that change nothing wait, too.
     all: AtomicBool,
+    /// Threads that sleep for DEBUG SLEEP.
+    asleep: Mutex<()>,
+    waking: Condvar,
 }
 
 impl Pause {
@@ -23,6 +31,24 @@ impl Pause {
 
     pub(crate) fn end(&self) {
         self.until_ms.store(0, Relaxed);
+    }
+
+    /// Keeps the calling thread until `until_ms`, or until `is_over` says that nobody waits for it
+    /// any more.
+    pub(crate) fn sleep(
+        &self,
+        until_ms: u64,
+        now_ms: impl Fn() -> u64,
+        is_over: impl Fn() -> bool,
+    ) {
+        let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        while let left_ms @ 1.. = until_ms.saturating_sub(now_ms())
+            && !is_over()
+        {
+            let wait = Duration::from_millis(left_ms.min(SLEEP_STEP_MS));
+            let woken = self.waking.wait_timeout(asleep, wait);
+            (asleep, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Milliseconds that requests go on waiting.

@@ -326,7 +326,7 @@ impl Planner<'_> {
         let spans = std::mem::take(&mut self.input.spans);
         let args = Args::new(self.bytes, &spans[first..]);
         let command = self.find(args);
-        if command.is_err() && (args.is(0, "post") || args.is(0, "host:")) {
+        if speaks_http(args) || (command.is_err() && (args.is(0, "post") || args.is(0, "host:"))) {
             // A web page makes its visitor's browser talk to us; what follows is the page's.
             log::warn!("{} speaks HTTP: connection closed", self.client.peer);
             self.session.quit = true;
@@ -516,7 +516,8 @@ impl Planner<'_> {
         if self.session.queue.is_some() && !command.is(Trait::Unqueued) {
             return self.queue(command, args);
         }
-        let silent = self.session.replies != Replies::On;
+        // Whoever wants no replies listens all the same.
+        let silent = self.session.replies != Replies::On && !command.is(Trait::Confirms);
         let mut run = command.run;
         if let Run::Choose(choose) = run {
             run = choose(args);
@@ -658,4 +659,14 @@ fn unknown(args: Args<'_>) -> String {
     }
     let name = shown(args.get(0), 128);
     format!("ERR unknown command '{name}', with args beginning with: {list}")
+}
+/// Verbs of HTTP that browsers send, beside POST.
+const HTTP_VERBS: [&str; 6] = ["get", "head", "put", "delete", "options", "patch"];
+
+/// True for the first line of a request of HTTP: a verb, a path and the version.
+fn speaks_http(args: Args<'_>) -> bool {
+    args.len() == 3
+        && args.get(2).starts_with(b"HTTP/1.")
+        && args.get(1).starts_with(b"/")
+        && HTTP_VERBS.iter().any(|verb| args.is(0, verb))
 }

@@ -16,6 +16,7 @@ use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
+use crate::resp::config::{self, SettingsFile};
 use crate::resp::scripts::{Libraries, Runnings, Scripts};
 use crate::resp::sql::SqlLimits;
 use crate::slowlog::{Latency, SlowLog};
@@ -26,6 +27,7 @@ use crate::watch::Watches;
 use silica::engine::{Durability, Error, ErrorKind, Result};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use silica_proto::memcached::Protocol;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +58,8 @@ pub struct ServiceOptions {
     pub sql_ms_max: u64,
     /// Threads that run statements of SQL.
     pub sql_workers: usize,
+    /// The file that the settings are from, for CONFIG REWRITE.
+    pub settings_file: Option<Arc<dyn SettingsFile>>,
 }
 
 /// What all commands share.
@@ -102,6 +106,12 @@ pub struct Service {
     /// Held by a script that runs anew for the fifth time, so that such scripts do not keep each
     /// other from taking effect.
     script_turn: Mutex<()>,
+    /// Milliseconds without a request after which a client is let go; 0 for never.
+    pub(crate) idle_ms_max: AtomicU64,
+    /// Bytes of memory of the whole process; 0 if nobody set them.
+    memory_bytes: AtomicU64,
+    /// Names of the settings that are not as they were at the start.
+    changed_settings: Mutex<BTreeSet<&'static str>>,
     /// What statements of SQL share.
     pub(crate) sql: Arc<SqlLimits>,
     /// The start of the server, in Unix milliseconds.
@@ -156,6 +166,9 @@ impl Service {
             libraries: Libraries::new(&budget),
             runnings: Arc::default(),
             script_turn: Mutex::default(),
+            idle_ms_max: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(options.memory_bytes),
+            changed_settings: Mutex::default(),
             sql: Arc::new(SqlLimits::new(options.sql_ms_max, options.sql_workers)),
             started_ms: clock.unix_ms(),
             flush: Flush::default(),
@@ -179,6 +192,11 @@ impl Service {
     /// Milliseconds since the Unix epoch.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub(crate) fn unix_us(&self) -> u64 {
+        self.clock.unix_us()
     }
 
     /// Milliseconds of a clock that never goes back.
@@ -224,7 +242,7 @@ impl Service {
         let user = self.acl.get(&client.user_name());
         let may_hear = |kind, topic: &[u8]| user.as_ref().is_some_and(|u| u.may_hear(kind, topic));
         let hears_all = |kind| topics.of(kind).iter().all(|topic| may_hear(kind, topic));
-        !hears_all(Kind::Channel) || !hears_all(Kind::Pattern)
+        ![Kind::Channel, Kind::Pattern, Kind::Shard].into_iter().all(hears_all)
     }
 
     /// How many connections there are.
@@ -241,6 +259,44 @@ impl Service {
     /// never.
     pub fn request_ms_max(&self) -> u64 {
         self.request_ms_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes settings, as CONFIG SET does: all of them, or none where one is wrong.
+    ///
+    /// # Errors
+    /// `Config`, with the name of the setting and what is wrong.
+    pub fn configure(&self, settings: &[(String, String)]) -> Result<()> {
+        let pairs = settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        config::change(self, pairs).map_err(|text| {
+            let text = text.strip_prefix("ERR ").unwrap_or(&text);
+            Error::new(ErrorKind::Config, text)
+        })
+    }
+
+    /// Names of the settings that are not as they were at the start.
+    pub(crate) fn changed_settings(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.changed_settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds without a request after which a client is let go that listens to nothing; 0
+    /// for never.
+    pub fn idle_ms_max(&self) -> u64 {
+        self.idle_ms_max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory of the whole process; 0 if nobody set them.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets the whole process have `bytes` of memory from now on: what clients have of it stays,
+    /// and the stores get the rest.
+    pub(crate) fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
+        let clients = self.options.clients_bytes_max as u64;
+        let stores = bytes.saturating_sub(clients + program_bytes(bytes));
+        self.databases.set_memory_bytes(stores)?;
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Registers a new connection: its event loop and its place there, its two ends, and what it
@@ -342,6 +398,12 @@ impl Service {
             false => Ok(()),
         }
     }
+}
+
+/// What the program itself has of `memory_bytes` where stores are durable: its pages, stacks, and
+/// what the allocator keeps between large blocks.
+pub fn program_bytes(memory_bytes: u64) -> u64 {
+    (memory_bytes / 16).min(8 << 20)
 }
 
 /// 40 digits that tell this run of the server from others.

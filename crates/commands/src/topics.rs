@@ -29,6 +29,7 @@ const TOPIC_BYTES: usize = 1024;
 pub(crate) struct Subscriptions {
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
+    shards: BTreeSet<Vec<u8>>,
 }
 
 impl Subscriptions {
@@ -36,6 +37,7 @@ impl Subscriptions {
         match kind {
             Kind::Channel => &self.channels,
             Kind::Pattern => &self.patterns,
+            Kind::Shard => &self.shards,
         }
     }
 
@@ -43,11 +45,22 @@ impl Subscriptions {
         match kind {
             Kind::Channel => &mut self.channels,
             Kind::Pattern => &mut self.patterns,
+            Kind::Shard => &mut self.shards,
         }
     }
 
+    /// Everything that it listens to.
     pub(crate) fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.patterns.len() + self.shards.len()
+    }
+
+    /// What clients are told that they listen to: channels and patterns together, sharded channels
+    /// apart.
+    pub(crate) fn shown(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
+            Kind::Shard => self.shards.len(),
+        }
     }
 }
 
@@ -56,6 +69,8 @@ pub(crate) enum Kind {
     Channel,
     /// Channels by a glob pattern.
     Pattern,
+    /// A channel that in a cluster is its slot's: it has a name space of its own, and no patterns.
+    Shard,
 }
 
 /// Memory of a name: the client's copy and the register's, and their places; of a pattern also what
@@ -80,15 +95,25 @@ type Listeners = BTreeMap<u64, Listener>;
 struct Inner {
     channels: BTreeMap<Vec<u8>, Listeners>,
     patterns: BTreeMap<Vec<u8>, Listeners>,
+    shards: BTreeMap<Vec<u8>, Listeners>,
     /// Each of `patterns`, compiled when somebody began to listen to it.
     compiled: BTreeMap<Vec<u8>, Pattern>,
 }
 
 impl Inner {
+    fn of(&self, kind: Kind) -> &BTreeMap<Vec<u8>, Listeners> {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::Pattern => &self.patterns,
+            Kind::Shard => &self.shards,
+        }
+    }
+
     fn of_mut(&mut self, kind: Kind) -> &mut BTreeMap<Vec<u8>, Listeners> {
         match kind {
             Kind::Channel => &mut self.channels,
             Kind::Pattern => &mut self.patterns,
+            Kind::Shard => &mut self.shards,
         }
     }
 }
@@ -101,7 +126,7 @@ pub struct Published(pub(crate) Push);
 #[derive(Debug)]
 pub(crate) enum Push {
     /// A message on a channel.
-    Message { channel: Vec<u8>, payload: Vec<u8>, share: Share },
+    Message { kind: Kind, channel: Vec<u8>, payload: Vec<u8>, share: Share },
     /// These keys were written; all are gone where there are none. `redirected` to a connection
     /// that listens to channels.
     Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
@@ -115,7 +140,7 @@ const WRITTEN_CHANNEL: &[u8] = b"__redis__:invalidate";
 impl Published {
     /// A listener has its copy, which its connection counts from here on.
     pub fn note_delivery(&self) {
-        if let Push::Message { channel, payload, share } = &self.0 {
+        if let Push::Message { channel, payload, share, .. } = &self.0 {
             share.shrink(channel.len() + payload.len() + DELIVERY_BYTES);
         }
     }
@@ -126,8 +151,8 @@ impl Published {
         let mut reply = Reply::new(out, version);
         let is_new = version == Version::Resp3;
         match &self.0 {
-            Push::Message { channel, payload, .. } => {
-                message(pattern, &mut reply);
+            Push::Message { kind, channel, payload, .. } => {
+                message(*kind, pattern, &mut reply);
                 reply.bulk(channel);
                 reply.bulk(payload);
             }
@@ -138,7 +163,7 @@ impl Published {
                     reply.push(2);
                     reply.bulk(b"invalidate");
                 } else {
-                    message(None, &mut reply);
+                    message(Kind::Channel, None, &mut reply);
                     reply.bulk(WRITTEN_CHANNEL);
                 }
                 match keys {
@@ -160,11 +185,11 @@ impl Published {
 }
 
 /// The start of a message, before its channel.
-fn message(pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
+fn message(kind: Kind, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
     match pattern {
         None => {
             reply.push(3);
-            reply.bulk(b"message");
+            reply.bulk(if kind == Kind::Shard { b"smessage" } else { b"message" });
         }
         Some(pattern) => {
             reply.push(4);
@@ -208,7 +233,7 @@ impl Topics {
         let owner = Owner { slot: client.slot, client: client.id };
         let listener = Listener { loop_index: client.loop_index, owner };
         inner.of_mut(kind).entry(topic.to_vec()).or_default().insert(client.id, listener);
-        Ok(mine.count())
+        Ok(mine.shown(kind))
     }
 
     /// Lets `client` listen to `topic` no more; how many it listens to now.
@@ -219,7 +244,7 @@ impl Topics {
             client.kept.shrink(bytes_of(kind, topic));
             inner.forget(client.id, kind, topic);
         }
-        mine.count()
+        mine.shown(kind)
     }
 
     /// Lets `client` listen to nothing.
@@ -228,14 +253,13 @@ impl Topics {
         if mine.count() == 0 {
             return;
         }
-        let Subscriptions { channels, patterns } = std::mem::take(&mut *mine);
+        let all = std::mem::take(&mut *mine);
         drop(mine);
-        let of_channels = channels.iter().map(|topic| bytes_of(Kind::Channel, topic));
-        let of_patterns = patterns.iter().map(|topic| bytes_of(Kind::Pattern, topic));
-        client.kept.shrink(of_channels.chain(of_patterns).sum());
         let mut inner = self.lock();
-        channels.iter().for_each(|topic| inner.forget(client.id, Kind::Channel, topic));
-        patterns.iter().for_each(|topic| inner.forget(client.id, Kind::Pattern, topic));
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            client.kept.shrink(all.of(kind).iter().map(|topic| bytes_of(kind, topic)).sum());
+            all.of(kind).iter().for_each(|topic| inner.forget(client.id, kind, topic));
+        }
     }
 
     /// Sends a message to all who listen; how many they are (one that listens twice counts twice),
@@ -243,6 +267,7 @@ impl Topics {
     pub(crate) fn publish(
         &self,
         service: &Service,
+        kind: Kind,
         channel: &[u8],
         payload: &[u8],
     ) -> Result<usize, String> {
@@ -254,11 +279,13 @@ impl Topics {
                 by_loop.entry(*loop_index).or_default().push(delivery);
             }
         };
-        if let Some(listeners) = inner.channels.get(channel) {
+        if let Some(listeners) = inner.of(kind).get(channel) {
             add(listeners, None);
         }
-        for (pattern, listeners) in inner.patterns_of(channel) {
-            add(listeners, Some(&Arc::from(pattern.as_slice())));
+        if kind == Kind::Channel {
+            for (pattern, listeners) in inner.patterns_of(channel) {
+                add(listeners, Some(&Arc::from(pattern.as_slice())));
+            }
         }
         if by_loop.is_empty() {
             return Ok(0);
@@ -268,7 +295,7 @@ impl Topics {
         // Each listener gets a copy, which its connection counts once it is there.
         share.grow((1 + deliveries) * (channel.len() + payload.len() + DELIVERY_BYTES))?;
         let (channel, payload) = (channel.to_vec(), payload.to_vec());
-        let published = Arc::new(Published(Push::Message { channel, payload, share }));
+        let published = Arc::new(Published(Push::Message { kind, channel, payload, share }));
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();
@@ -278,10 +305,13 @@ impl Topics {
     }
 
     /// How many would get a message on `channel`.
-    pub(crate) fn audience(&self, channel: &[u8]) -> usize {
+    pub(crate) fn audience(&self, kind: Kind, channel: &[u8]) -> usize {
         let inner = self.lock();
+        let by_name = inner.of(kind).get(channel).map_or(0, BTreeMap::len);
+        if kind == Kind::Shard {
+            return by_name;
+        }
         let by_pattern = inner.patterns_of(channel);
-        let by_name = inner.channels.get(channel).map_or(0, BTreeMap::len);
         by_name + by_pattern.map(|(_, listeners)| listeners.len()).sum::<usize>()
     }
 
@@ -293,6 +323,7 @@ impl Topics {
     /// Answers with the channels that somebody listens to by name, and the client may hear.
     pub(crate) fn write_channels(
         &self,
+        kind: Kind,
         pattern: Option<&[u8]>,
         may_hear: impl Fn(&[u8]) -> bool,
         budget: &Arc<Budget>,
@@ -303,19 +334,19 @@ impl Topics {
         let wanted =
             |name: &&Vec<u8>| pattern.as_ref().is_none_or(|p| p.matches(name)) && may_hear(name);
         let (mut count, mut bytes) = (0, 0);
-        for name in inner.channels.keys().filter(wanted) {
+        for name in inner.of(kind).keys().filter(wanted) {
             (count, bytes) = (count + 1, bytes + name.len() + 16);
         }
         if let Err(text) = Claim::new(budget).grow(bytes) {
             return reply.error(&text);
         }
         reply.array(count);
-        inner.channels.keys().filter(wanted).for_each(|name| reply.bulk(name));
+        inner.of(kind).keys().filter(wanted).for_each(|name| reply.bulk(name));
     }
 
     /// Listeners to `channel` by name.
-    pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
-        self.lock().channels.get(channel).map_or(0, BTreeMap::len)
+    pub(crate) fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
+        self.lock().of(kind).get(channel).map_or(0, BTreeMap::len)
     }
 
     /// Number of different patterns.

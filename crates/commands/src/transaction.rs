@@ -14,6 +14,7 @@ use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
 use crate::resp::scripts::Step;
+use crate::resp::topics::kind_of;
 use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
@@ -121,7 +122,8 @@ impl Transaction {
         for index in &self.announced {
             let args = self.input.args(&self.input.requests[*index]);
             // Its audience was answered already; without memory nobody gets it.
-            if let Err(text) = service.topics.publish(service, args.get(1), args.get(2)) {
+            let (kind, channel) = (kind_of(args), args.get(1));
+            if let Err(text) = service.topics.publish(service, kind, channel, args.get(2)) {
                 log::warn!("a message of a transaction is lost: {text}");
             }
         }

@@ -39,6 +39,18 @@ const MISSING: &[(&str, &str)] = &[
     ("counters of distinct elements", "pfadd pfcount pfdebug pfmerge pfselftest"),
 ];
 
+/// Commands of Redis that have to do with its cluster, replicas, modules and inner workings.
+const OTHERS: &str = "asking bgrewriteaof failover monitor pfdebug pfselftest psync readonly \
+                      readwrite replconf replicaof restore-asking slaveof swapdb sync";
+
+/// True for the name of a command or subcommand that Redis has and Silica has not: rules about it
+/// may stand in lists that were written for Redis.
+pub(crate) fn is_known(name: &str) -> bool {
+    let command = name.split_once('|').map_or(name, |(container, _)| container);
+    let all = MISSING.iter().map(|(_, names)| *names).chain([OTHERS]);
+    all.flat_map(|names| names.split_ascii_whitespace()).any(|one| one == command)
+}
+
 /// Why there is no command `name`, where Redis has one of a kind that we do not.
 pub(crate) fn why(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();

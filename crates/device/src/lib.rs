@@ -25,7 +25,7 @@
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 //!
-//! Invariant: this crate knows no engine and no key, and no format but that of its flash image.
+//! Invariant: this crate knows no engine and no key, and no format but those of its flash.
 
 mod allocator;
 pub mod blocks;

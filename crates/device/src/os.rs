@@ -117,6 +117,7 @@ pub(crate) fn unlock(file: &File) {
 }
 
 /// A file that is locked for as long as this lives.
+#[derive(Debug)]
 pub(crate) struct LockedFile(File);
 
 impl LockedFile {
@@ -171,6 +172,21 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     OpenDirectory::open(path)?.sync(path)
 }
 
+/// `fallocate`, repeated for as long as a signal interrupts it, as completions of io_uring do.
+pub(crate) fn allocate(
+    file: &File,
+    flags: FallocateFlags,
+    from: u64,
+    len: u64,
+) -> std::result::Result<(), Errno> {
+    loop {
+        match rustix::fs::fallocate(file, flags, from, len) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
 /// Gives an empty file its length and its space.
 pub(crate) fn reserve(file: &File, capacity: u64) -> io::Result<()> {
     reserve_behind(file, 0, capacity)
@@ -183,7 +199,7 @@ pub(crate) fn reserve_behind(file: &File, from: u64, bytes: u64) -> io::Result<(
         return Ok(());
     }
     check_room(file, bytes - from)?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes - from) {
+    match allocate(file, FallocateFlags::empty(), from, bytes - from) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let zeroes = vec![0; (bytes - from).min(1 << 20) as usize];
@@ -202,7 +218,7 @@ pub(crate) fn reserve_behind(file: &File, from: u64, bytes: u64) -> io::Result<(
 /// Takes space for the holes of a range within the file. File systems that cannot (those without
 /// holes among them) are believed to have it.
 pub(crate) fn fill_holes(file: &File, from: u64, len: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, len) {
+    match allocate(file, FallocateFlags::KEEP_SIZE, from, len) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(e) => Err(e.into()),
     }
@@ -212,7 +228,7 @@ pub(crate) fn fill_holes(file: &File, from: u64, len: u64) -> io::Result<()> {
 /// without holes keep space and bytes.
 pub(crate) fn punch_hole(file: &File, from: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, from, len) {
+    match allocate(file, flags, from, len) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(e) => Err(e.into()),
     }

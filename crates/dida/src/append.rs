@@ -24,7 +24,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let bytes = self.layout.padded(item.bytes());
         let mut open = self.streams.stream(stream as usize);
         if open.as_ref().is_none_or(|slab| !has_room(&self.layout, slab, bytes))
-            && !self.open_next(&mut open)?
+            && !self.open_next(&mut open, stream.placement())?
         {
             return Ok(Err(NoRoom));
         }
@@ -47,7 +47,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
     }
 
     /// Seals the slab of a stream and begins another one; false if no place is ready.
-    fn open_next(&self, open: &mut Option<Open<D::Log>>) -> Result<bool> {
+    fn open_next(&self, open: &mut Option<Open<D::Log>>, placement: u16) -> Result<bool> {
         let mut waiting = self.streams.waiting();
         let Some(spare) = waiting.spares.pop() else { return Ok(false) };
         if let Some(full) = open.take() {
@@ -68,7 +68,19 @@ impl<F: Flash, D: Device> Dida<F, D> {
         self.slabs.begin(number, sequence, self.tick(), Whereabouts::Memory(place));
         let (end, before) = (HEADER_BYTES as u32, HEADER_BYTES as u32);
         let summary = Vec::new();
-        *open = Some(Open { number, place, sequence, file, log, end, summary, before, items: 0 });
+        let items = 0;
+        *open = Some(Open {
+            number,
+            place,
+            sequence,
+            file,
+            placement,
+            log,
+            end,
+            summary,
+            before,
+            items,
+        });
         Ok(true)
     }
 

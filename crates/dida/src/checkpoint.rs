@@ -14,6 +14,7 @@ use crate::flash::Flash;
 use crate::journal::Record;
 use crate::layout::Layout;
 use crate::slab::{self, FOOTER_BYTES, Footer, HEADER_BYTES, Kind};
+use crate::streams::CHECKPOINTS;
 use silica_base::Result;
 use silica_device::Device;
 use std::sync::atomic::Ordering;
@@ -210,7 +211,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             parts: parts as u32,
         };
         let header = slab::header(Kind::Checkpoint, self.store, sequence);
-        self.write_block(&[&header, &content], &footer)
+        self.write_block(&[&header, &content], &footer, CHECKPOINTS)
     }
 
     /// The journal that was appended to when the oldest slab in memory was begun, or an earlier

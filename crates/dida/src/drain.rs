@@ -65,7 +65,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
             parts: 0,
         };
         let items = sealed.log.bytes(0, items_end as usize);
-        let Some(block) = self.write_block(&[items, &sealed.summary], &footer)? else {
+        let Some(block) = self.write_block(&[items, &sealed.summary], &footer, sealed.placement)?
+        else {
             return self.drop_from_memory(sealed);
         };
         let known = self.slabs.get(sealed.number);
@@ -88,11 +89,17 @@ impl<F: Flash, D: Device> Dida<F, D> {
     }
 
     /// Writes `parts`, one behind the other, and a footer to a block; its number, or `None` if
-    /// there is no block left. Blocks that fail on the way are given up.
-    pub(crate) fn write_block(&self, parts: &[&[u8]], footer: &Footer) -> Result<Option<u32>> {
+    /// there is no block left. Blocks that fail on the way are given up. The placement stream is
+    /// `stream`.
+    pub(crate) fn write_block(
+        &self,
+        parts: &[&[u8]],
+        footer: &Footer,
+        stream: u16,
+    ) -> Result<Option<u32>> {
         loop {
             let Some(block) = self.take_block()? else { return Ok(None) };
-            match self.program(block, parts, footer) {
+            match self.program(block, parts, footer, stream) {
                 Ok(()) => {
                     self.counts.blocks_written.fetch_add(1, Ordering::Relaxed);
                     if self.outlives_power {
@@ -115,7 +122,13 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
     }
 
-    fn program(&self, block: u32, parts: &[&[u8]], footer: &Footer) -> FlashResult<()> {
+    fn program(
+        &self,
+        block: u32,
+        parts: &[&[u8]],
+        footer: &Footer,
+        stream: u16,
+    ) -> FlashResult<()> {
         let shape = self.layout.shape;
         let page = shape.page_bytes as usize;
         let pages_at_once = (PROGRAM_BYTES / page).clamp(1, shape.pages as usize);
@@ -143,7 +156,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
                 let end = chunk.len();
                 chunk[end - FOOTER_BYTES..].copy_from_slice(&footer.encode(self.store));
             }
-            self.flash.program(block, (first - pages) as u32, chunk)?;
+            self.flash.program(block, (first - pages) as u32, stream, chunk)?;
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ pub const METRICS: &[Metric] = &[
     Metric::gauge("free_blocks_low", "free blocks below which slabs are dropped"),
     Metric::gauge("free_blocks_high", "free blocks below which slabs are emptied"),
     Metric::gauge("journal_bytes", "bytes of the journal of deletes and overwrites"),
+    Metric::gauge("flash_write_streams", "placement streams that the drive keeps apart"),
+    Metric::counter("flash_streamed_bytes", "bytes written to flash with a placement stream"),
     Metric::ratio("hit_ratio", "keys found per key looked up"),
 ];
 

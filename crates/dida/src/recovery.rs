@@ -446,7 +446,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let (log, tick, end) = (Arc::new(log), self.tick(), at as u32);
         let adopted = self.streams.adopt(|place| {
             self.slabs.begin(number, sequence, tick, Whereabouts::Memory(place));
-            Open { number, place, sequence, file, log, end, summary, before, items: count }
+            let (placement, items) = (0, count);
+            Open { number, place, sequence, file, placement, log, end, summary, before, items }
         });
         debug_assert!(adopted, "there was a free place");
         let slab = self.slabs.get(number);

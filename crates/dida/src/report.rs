@@ -24,6 +24,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let index = self.index.bytes() + self.slabs.bytes();
         let (free, usable) = (self.flash.free(), self.flash.usable());
         let marks = self.provision.marks(free, usable);
+        let (streams, streamed_bytes) = self.flash.streams();
         let live: f64 = self.slabs.on_flash().map(|(_, slab, _)| slab.live_bytes()).sum();
         let slab_bytes = self.layout.shape.slab_bytes();
         let on_flash = self.slabs.on_flash().count() as u64 * slab_bytes;
@@ -64,6 +65,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
             ("free_blocks_low", u64::from(marks.low)),
             ("free_blocks_high", u64::from(marks.high)),
             ("journal_bytes", self.journal.bytes()),
+            ("flash_write_streams", u64::from(streams)),
+            ("flash_streamed_bytes", streamed_bytes),
         ] {
             visitor.metric(name, value as f64);
         }

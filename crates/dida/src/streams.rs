@@ -20,6 +20,15 @@ pub(crate) enum Stream {
     Old,
 }
 
+impl Stream {
+    /// The placement stream on flash of its slabs.
+    pub(crate) fn placement(self) -> u16 {
+        1 + self as u16
+    }
+}
+
+/// The placement stream of checkpoints, which die before all others.
+pub(crate) const CHECKPOINTS: u16 = 1 + STREAMS as u16;
 /// Number of streams.
 pub(crate) const STREAMS: usize = 3;
 /// What expires within this is expected to expire before its slab is collected.
@@ -38,6 +47,8 @@ pub(crate) struct Open<L> {
     pub(crate) place: u32,
     pub(crate) sequence: u64,
     pub(crate) file: u64,
+    /// Its placement stream on flash; 0 if a recovery found it.
+    pub(crate) placement: u16,
     pub(crate) log: Arc<L>,
     /// Its first byte behind all items.
     pub(crate) end: u32,

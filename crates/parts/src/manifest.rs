@@ -39,12 +39,42 @@ const FORMAT: Format =
 pub const CURRENT_BYTES: usize = 40;
 /// Bytes of a manifest's header.
 pub const HEADER_BYTES: usize = 32;
+/// Where the header has its [`Maker`].
+const MAKER_AT: usize = 12;
 const SNAPSHOT: u8 = 1;
 const EDIT: u8 = 2;
+
+/// The engine that a manifest is of: a few letters, filled up with zeros. All zeros in a manifest
+/// that a release wrote which did not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Maker(pub [u8; 4]);
+
+impl Maker {
+    const UNKNOWN: Maker = Maker([0; 4]);
+
+    /// True where a manifest of `self` may be one of `engine`.
+    pub fn may_be(self, engine: Maker) -> bool {
+        self == engine || self == Maker::UNKNOWN
+    }
+
+    fn of(header: &[u8]) -> Maker {
+        let bytes = header.get(MAKER_AT..MAKER_AT + 4);
+        Maker(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default())
+    }
+}
+
+impl std::fmt::Display for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Maker(letters) = self;
+        let len = letters.iter().position(|letter| *letter == 0).unwrap_or(letters.len());
+        f.write_str(&String::from_utf8_lossy(&letters[..len]))
+    }
+}
 
 /// An open manifest.
 pub struct Manifest<D: Device> {
     device: Arc<D>,
+    maker: Maker,
     file: D::File,
     number: u64,
     len: u64,
@@ -111,9 +141,10 @@ fn decode_current(bytes: &[u8]) -> Result<(u64, u64)> {
     Ok((u64_at(bytes, 16), u64_at(bytes, 24)))
 }
 
-fn encode_header(number: u64) -> [u8; HEADER_BYTES] {
+fn encode_header(maker: Maker, number: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     FORMAT.begin_in(&mut bytes);
+    bytes[MAKER_AT..MAKER_AT + 4].copy_from_slice(&maker.0);
     bytes[16..24].copy_from_slice(&number.to_le_bytes());
     seal(&mut bytes, file_id(number), 24);
     bytes
@@ -128,8 +159,8 @@ fn encode_record(number: u64, offset: u64, kind: u8, sequence: u64, payload: &[u
 }
 
 /// Header and records of manifest `number`: the snapshot, then the edits.
-fn encode_file(number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = encode_header(number).to_vec();
+fn encode_file(maker: Maker, number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = encode_header(maker, number).to_vec();
     bytes.extend(encode_record(number, HEADER_BYTES as u64, SNAPSHOT, 1, snapshot));
     for (index, edit) in edits.iter().enumerate() {
         let (offset, sequence) = (bytes.len() as u64, index as u64 + 2);
@@ -138,9 +169,9 @@ fn encode_file(number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The files of a manifest that holds `snapshot` alone: for a checkpoint.
-pub fn files(snapshot: &[u8]) -> [(String, Vec<u8>); 2] {
-    let manifest = encode_file(1, snapshot, &[]);
+/// The files of a manifest of `maker` that holds `snapshot` alone: for a checkpoint.
+pub fn files(maker: Maker, snapshot: &[u8]) -> [(String, Vec<u8>); 2] {
+    let manifest = encode_file(maker, 1, snapshot, &[]);
     let current = encode_current(1, manifest.len() as u64).to_vec();
     [(name(1), manifest), (CURRENT.to_owned(), current)]
 }
@@ -153,15 +184,18 @@ fn read_all<F: DeviceFile>(file: &F) -> Result<Vec<u8>> {
 }
 
 impl<D: Device> Manifest<D> {
-    /// Creates the first manifest of an empty device.
-    pub fn create(device: Arc<D>, snapshot: &[u8]) -> Result<Self> {
-        let manifest = Self::prepare(device, 1, snapshot, &[])?;
+    /// Creates the first manifest of an empty device, for the engine `maker`.
+    pub fn create(device: Arc<D>, maker: Maker, snapshot: &[u8]) -> Result<Self> {
+        let manifest = Self::prepare(device, maker, 1, snapshot, &[])?;
         write_current(&*manifest.device, manifest.number, manifest.len)?;
         Ok(manifest)
     }
 
     /// Opens the manifest in force, or gives `None` where the device holds no store.
-    pub fn open(device: Arc<D>) -> Result<Option<Opened<D>>> {
+    ///
+    /// # Errors
+    /// `Config` where it is of another engine than `maker`, `Corruption` where it does not check.
+    pub fn open(device: Arc<D>, maker: Maker) -> Result<Option<Opened<D>>> {
         let names = device.list()?;
         if !names.iter().any(|n| n == CURRENT) {
             return Self::refuse_remains(&*device, &names).map(|()| None);
@@ -173,6 +207,14 @@ impl<D: Device> Manifest<D> {
         let bytes = read_all(&file)?;
         let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
         check(header, file_id(number), 24, FORMAT, &name)?;
+        let written_by = Maker::of(header);
+        if !written_by.may_be(maker) {
+            let message = format!(
+                "{name} is of a store of engine {written_by}, not of {maker}; open it with the \
+                 engine that made it"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let mut reader = RecordReader::new(file_id(number), &bytes, HEADER_BYTES, 1);
         let mut payloads = Vec::new();
         while let Some(record) = reader.next_record() {
@@ -204,7 +246,7 @@ impl<D: Device> Manifest<D> {
         let snapshot = payloads.remove(0);
         let poisoned = false;
         let mut manifest =
-            Manifest { device, file, number, len, len_noted, next_sequence, poisoned };
+            Manifest { device, maker, file, number, len, len_noted, next_sequence, poisoned };
         if len_noted != bytes.len() as u64 {
             manifest.make_durable(&snapshot, &payloads, &bytes)?;
         }
@@ -241,9 +283,15 @@ impl<D: Device> Manifest<D> {
     }
 
     /// Writes manifest `number`, durable but not in force.
-    fn prepare(device: Arc<D>, number: u64, snapshot: &[u8], edits: &[Vec<u8>]) -> Result<Self> {
+    fn prepare(
+        device: Arc<D>,
+        maker: Maker,
+        number: u64,
+        snapshot: &[u8],
+        edits: &[Vec<u8>],
+    ) -> Result<Self> {
         let name = name(number);
-        let bytes = encode_file(number, snapshot, edits);
+        let bytes = encode_file(maker, number, snapshot, edits);
         let file = device.create(&name, Mode::Buffered)?;
         let written =
             file.write_at(0, &bytes).and_then(|()| file.sync()).and_then(|()| device.sync_dir());
@@ -254,7 +302,7 @@ impl<D: Device> Manifest<D> {
         }
         let len = bytes.len() as u64;
         let (next_sequence, poisoned) = (edits.len() as u64 + 2, false);
-        Ok(Manifest { device, file, number, len, len_noted: len, next_sequence, poisoned })
+        Ok(Manifest { device, maker, file, number, len, len_noted: len, next_sequence, poisoned })
     }
 
     fn check_poison(&self) -> Result<()> {
@@ -287,7 +335,8 @@ impl<D: Device> Manifest<D> {
     }
 
     fn replace(&mut self, snapshot: &[u8], edits: &[Vec<u8>]) -> Result<()> {
-        let next = Self::prepare(self.device.clone(), self.number + 1, snapshot, edits)?;
+        let (device, maker) = (self.device.clone(), self.maker);
+        let next = Self::prepare(device, maker, self.number + 1, snapshot, edits)?;
         if let Err(error) = prepare_current(&*self.device, next.number, next.len) {
             let _ = self.device.remove(&name(next.number));
             return Err(error);
@@ -347,6 +396,8 @@ fn switch_current<D: Device>(device: &D) -> Result<()> {
 /// What can be read of a manifest that may be damaged.
 #[derive(Debug, Default)]
 pub struct Salvaged {
+    /// The engine that wrote it, where it says so.
+    pub maker: Option<Maker>,
     /// The snapshot, where it checks.
     pub snapshot: Option<Vec<u8>>,
     /// The edits behind it, up to the first that does not check.
@@ -382,8 +433,9 @@ pub fn salvage<D: Device>(device: &D) -> Result<Salvaged> {
     let number = name.strip_prefix(PREFIX).and_then(|n| n.parse().ok()).unwrap_or(0);
     let id = file_id(number);
     let header = bytes.get(..HEADER_BYTES).unwrap_or(&bytes);
-    if let Err(error) = check(header, id, 24, FORMAT, &name) {
-        found.damage.push(error.to_string());
+    match check(header, id, 24, FORMAT, &name) {
+        Ok(()) => found.maker = Some(Maker::of(header)).filter(|maker| *maker != Maker::UNKNOWN),
+        Err(error) => found.damage.push(error.to_string()),
     }
     let mut reader = RecordReader::new(id, &bytes, HEADER_BYTES, 1);
     while let Some(record) = reader.next_record() {
@@ -427,9 +479,9 @@ pub struct Book<D: Device, S> {
 }
 
 impl<D: Device, S: Ledger> Book<D, S> {
-    /// A new manifest with this state.
-    pub fn create(device: Arc<D>, state: S) -> Result<Self> {
-        let manifest = Manifest::create(device, &state.encode())?;
+    /// A new manifest of the engine `maker` with this state.
+    pub fn create(device: Arc<D>, maker: Maker, state: S) -> Result<Self> {
+        let manifest = Manifest::create(device, maker, &state.encode())?;
         Ok(Book { manifest, state, edits: 0 })
     }
 

@@ -1,13 +1,15 @@
 use super::*;
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
 
+const MAKER: Maker = Maker(*b"test");
+
 fn contents(device: &SimDevice) -> Vec<Vec<u8>> {
-    let opened = Manifest::open(Arc::new(device.clone())).expect("opens").expect("is there");
+    let opened = Manifest::open(Arc::new(device.clone()), MAKER).expect("opens").expect("is there");
     std::iter::once(opened.snapshot).chain(opened.edits).collect()
 }
 
 fn sample(device: &SimDevice) -> Result<Vec<Vec<u8>>> {
-    let mut manifest = Manifest::create(Arc::new(device.clone()), b"zero")?;
+    let mut manifest = Manifest::create(Arc::new(device.clone()), MAKER, b"zero")?;
     manifest.append(b"one")?;
     manifest.append(&[7; 100])?;
     manifest.rewrite(b"two")?;
@@ -20,10 +22,10 @@ fn sample(device: &SimDevice) -> Result<Vec<Vec<u8>>> {
 #[test]
 fn snapshot_and_edits_come_back_and_go_on() {
     let device = SimDevice::new(1, SimOptions::default());
-    assert!(Manifest::open(Arc::new(device.clone())).expect("opens").is_none());
+    assert!(Manifest::open(Arc::new(device.clone()), MAKER).expect("opens").is_none());
     let wanted = sample(&device).expect("works");
     assert_eq!(contents(&device), wanted);
-    let opened = Manifest::open(Arc::new(device.clone())).expect("opens");
+    let opened = Manifest::open(Arc::new(device.clone()), MAKER).expect("opens");
     opened.expect("is there").manifest.append(b"five").expect("appends");
     assert_eq!(contents(&device).last().expect("some"), b"five");
     assert_eq!(device.list().expect("lists").len(), 2, "old manifests are gone");
@@ -59,7 +61,7 @@ fn a_power_cut_at_every_operation_leaves_a_complete_state_that_was_reached() {
                 device.power_cut();
             }
             let device = device.reopen();
-            let opened = Manifest::open(Arc::new(device)).expect("always opens");
+            let opened = Manifest::open(Arc::new(device), MAKER).expect("always opens");
             let found = opened
                 .map_or_else(Vec::new, |o| std::iter::once(o.snapshot).chain(o.edits).collect());
             let state = states.iter().position(|s| *s == found).expect("a state that was reached");
@@ -88,7 +90,7 @@ fn every_flip_and_every_cut_is_found_or_harmless() {
 }
 
 fn check_damaged(device: &SimDevice, wanted: &[Vec<u8>], what: &str) {
-    match Manifest::open(Arc::new(device.clone())) {
+    match Manifest::open(Arc::new(device.clone()), MAKER) {
         Err(error) => assert!(
             matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound),
             "{what}: {error}"
@@ -104,7 +106,7 @@ fn check_damaged(device: &SimDevice, wanted: &[Vec<u8>], what: &str) {
 #[test]
 fn a_failed_sync_is_final_and_loses_nothing_acknowledged() {
     let device = SimDevice::new(1, SimOptions::default());
-    let mut manifest = Manifest::create(Arc::new(device.clone()), b"zero").expect("creates");
+    let mut manifest = Manifest::create(Arc::new(device.clone()), MAKER, b"zero").expect("creates");
     manifest.append(b"one").expect("appends");
     device.fail_at(FaultKind::FailedSync, 1);
     assert!(manifest.append(b"two").is_err());
@@ -119,7 +121,7 @@ fn a_failed_sync_is_final_and_loses_nothing_acknowledged() {
 #[test]
 fn a_checkpoint_opens() {
     let device = SimDevice::new(1, SimOptions::default());
-    for (name, bytes) in files(b"snap") {
+    for (name, bytes) in files(MAKER, b"snap") {
         let file = device.create(&name, Mode::Buffered).expect("creates");
         file.write_at(0, &bytes).expect("writes");
     }
@@ -130,6 +132,25 @@ fn a_checkpoint_opens() {
 fn remains_of_a_store_without_current_are_refused() {
     let device = SimDevice::new(1, SimOptions::default());
     device.create("LOG-00000001", Mode::Buffered).expect("creates");
-    let error = Manifest::open(Arc::new(device)).err().expect("refused");
+    let error = Manifest::open(Arc::new(device), MAKER).err().expect("refused");
     assert!(error.to_string().contains("CURRENT is missing"));
+}
+
+#[test]
+fn a_manifest_says_whose_it_is() {
+    let device = SimDevice::new(1, SimOptions::default());
+    sample(&device).expect("works");
+    assert_eq!(salvage(&device).expect("reads").maker, Some(MAKER));
+    let error = Manifest::open(Arc::new(device.clone()), Maker(*b"wip\0")).err().expect("refused");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("of engine test, not of wip"), "{error}");
+    contents(&device);
+}
+
+#[test]
+fn a_manifest_that_does_not_say_whose_it_is_opens() {
+    let device = SimDevice::new(1, SimOptions::default());
+    drop(Manifest::create(Arc::new(device.clone()), Maker::UNKNOWN, b"zero").expect("works"));
+    assert_eq!(contents(&device), [b"zero"]);
+    assert_eq!(salvage(&device).expect("reads").maker, None);
 }

@@ -10,13 +10,14 @@ use silica_device::{Device, DeviceFile, Mode};
 use silica_parts::cuckoo::{CuckooTable, Geometry, TagFilter, encoded_bucket_range, match_encoded};
 use silica_parts::ect::{DenseBuilder, DenseIndex, EctParams, SparseBuilder, SparseIndex};
 use silica_parts::framing::{self, End, RecordHeader, RecordReader};
-use silica_parts::manifest::{self, Manifest};
+use silica_parts::manifest::{self, Maker, Manifest};
 use std::sync::Arc;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SEED: HashSeed = HashSeed([4; 16]);
+const MAKER: Maker = Maker(*b"test");
 
 fn inputs() -> u64 {
     test_size(5_000, 100_000, 100_000_000)
@@ -101,7 +102,8 @@ fn reseal_manifest(bytes: &mut [u8]) {
 #[test]
 fn manifests_and_what_names_them() {
     let device = SimDevice::new(1, SimOptions::default());
-    let mut sample = Manifest::create(Arc::new(device.clone()), b"snapshot").expect("creates");
+    let mut sample =
+        Manifest::create(Arc::new(device.clone()), MAKER, b"snapshot").expect("creates");
     for edit in [&b"one"[..], &[7; 300], b""] {
         sample.append(edit).expect("appends");
     }
@@ -115,10 +117,10 @@ fn manifests_and_what_names_them() {
         let device = SimDevice::new(1, SimOptions::default());
         file(&device, "CURRENT", current).expect("writes");
         file(&device, "MANIFEST-00000001", manifest).expect("writes");
-        let opened = Manifest::open(Arc::new(device));
+        let opened = Manifest::open(Arc::new(device), MAKER);
         opened.is_ok_and(|opened| opened.is_some())
     };
-    let short = manifest::files(b"snapshot")[0].1.clone();
+    let short = manifest::files(MAKER, b"snapshot")[0].1.clone();
     check(&[manifest.clone(), short], |b| reseal_manifest(b), |bytes| open(&current, bytes));
     let reseal = |bytes: &mut Vec<u8>| {
         if bytes.len() >= 36 {

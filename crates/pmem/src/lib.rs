@@ -14,9 +14,12 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod repair;
+mod saved;
 pub mod space;
 mod spec;
 pub mod sptree;
 pub mod turbo;
 
+pub use repair::{made_sptree, made_turbo, repair_sptree, repair_turbo};
 pub use spec::{SPTREE, TURBO};

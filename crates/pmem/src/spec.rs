@@ -1,6 +1,6 @@
 //! The engines as the facade knows them.
 
-use crate::{sptree, turbo};
+use crate::{made_sptree, made_turbo, repair_sptree, repair_turbo, sptree, turbo};
 use silica_device::FileDevice;
 use silica_engine::EngineSpec;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ pub static TURBO: EngineSpec<FileDevice> = EngineSpec::new(
     |place, options, environment| Ok(Arc::new(turbo::Turbo::open_on(place, options, environment)?)),
 )
 .in_region()
-.with_metrics(turbo::METRICS);
+.with_metrics(turbo::METRICS)
+.with_repair(repair_turbo, made_turbo);
 
 /// SPTree, in a file of its directory that is mapped.
 pub static SPTREE: EngineSpec<FileDevice> = EngineSpec::new(
@@ -25,4 +26,5 @@ pub static SPTREE: EngineSpec<FileDevice> = EngineSpec::new(
     },
 )
 .in_region()
-.with_metrics(sptree::METRICS);
+.with_metrics(sptree::METRICS)
+.with_repair(repair_sptree, made_sptree);

@@ -1,9 +1,10 @@
 //! What a server is started with.
 
 use silica::engine::{Durability, Error, ErrorKind, Result};
-use silica_commands::DATABASES_MAX;
+use silica_commands::{DATABASES_MAX, SettingsFile};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How event loops wait for sockets and move their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,6 +111,10 @@ pub struct Config {
     pub request_ms_max: u64,
     /// Milliseconds that a statement of SQL may take, at first; 0 for any time.
     pub sql_ms_max: u64,
+    /// Settings, as CONFIG SET takes them, that hold from the start.
+    pub settings: Vec<(String, String)>,
+    /// The file that they are from, for CONFIG REWRITE.
+    pub settings_file: Option<Arc<dyn SettingsFile>>,
     /// Milliseconds that a graceful stop waits for clients to read their last replies.
     pub stop_ms_max: u64,
 }
@@ -142,6 +147,8 @@ impl Default for Config {
             auth_ms_max: 30_000,
             request_ms_max: 300_000,
             sql_ms_max: 5_000,
+            settings: Vec::new(),
+            settings_file: None,
             stop_ms_max: 5_000,
         }
     }

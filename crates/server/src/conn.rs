@@ -280,6 +280,16 @@ impl Conn {
             && now_ms - self.received_ms.max(self.progress_ms) > ms_max
     }
 
+    /// True where nothing is asked and nothing was for more than `ms_max` milliseconds. Whoever
+    /// listens to channels waits for what others say.
+    pub(crate) fn has_left(&self, now_ms: u64, ms_max: u64) -> bool {
+        self.in_flight.is_none()
+            && self.planned.is_none()
+            && self.out.len() == 0
+            && now_ms - self.received_ms > ms_max
+            && !self.state.client.is_listening()
+    }
+
     /// Sends what the socket takes.
     pub(crate) fn flush(&mut self, spare: &mut Vec<Vec<u8>>, now_ms: u64) -> io::Result<usize> {
         let before = self.out.len();

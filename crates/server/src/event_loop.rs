@@ -592,6 +592,7 @@ impl EventLoop {
         }
         let config = &self.shared.config;
         let request_ms_max = self.service.request_ms_max();
+        let idle_ms_max = self.service.idle_ms_max();
         let output_bytes_max = self.output_bytes_max();
         let (mut drop_slots, mut waiting_slots) = (Vec::new(), Vec::new());
         for conn in self.conns.iter().flatten() {
@@ -605,6 +606,7 @@ impl EventLoop {
             let stranger = (!conn.state.session.let_in || unknown)
                 && self.now_ms - conn.born_ms > config.auth_ms_max;
             let stuck = request_ms_max > 0 && conn.has_stuck_request(self.now_ms, request_ms_max);
+            let left = idle_ms_max > 0 && conn.has_left(self.now_ms, idle_ms_max);
             if stalled {
                 self.service.stats.add(|s| &s.stalled_clients_dropped, 1);
             } else if stranger {
@@ -613,7 +615,7 @@ impl EventLoop {
                 log::info!("{} does not go on with its request: closed", conn.state.client.peer);
                 self.service.stats.add(|s| &s.request_timeouts, 1);
             }
-            if stalled || stranger || stuck {
+            if stalled || stranger || stuck || left {
                 drop_slots.push(conn.owner.slot);
             }
         }

@@ -38,5 +38,6 @@ mod workers;
 pub use config::{Config, EventLoopKind, Mode, TlsFiles};
 pub use server::{Server, StopHandle};
 pub use silica_commands::{
-    BackupJob, DATABASES_MAX, Databases, Tell, command_names, keyspace_name,
+    BackupJob, DATABASES_MAX, Databases, SettingsFile, Tell, command_names, keyspace_name,
+    program_bytes,
 };

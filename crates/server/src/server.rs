@@ -56,6 +56,14 @@ impl StopHandle {
         }
     }
 
+    /// Changes settings, as CONFIG SET does: all of them, or none where one is wrong.
+    ///
+    /// # Errors
+    /// `Config`, with the name of the setting and what is wrong.
+    pub fn configure(&self, settings: &[(String, String)]) -> Result<()> {
+        self.0.upgrade().map_or(Ok(()), |shared| shared.service.configure(settings))
+    }
+
     /// Reads the certificate and key of TLS again, for connections to come; what is wrong with
     /// them leaves those that were read before.
     pub fn read_certificates(&self) -> Result<()> {
@@ -125,6 +133,7 @@ fn service_options(config: &Config, pools: &Pools) -> Result<ServiceOptions> {
         request_ms_max: config.request_ms_max,
         sql_ms_max: config.sql_ms_max,
         sql_workers: pools.workers_of_sql(),
+        settings_file: config.settings_file.clone(),
     })
 }
 
@@ -190,6 +199,7 @@ impl Server {
         let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
         let options = service_options(&config, &pools)?;
         let service = Arc::new(Service::new(options, databases, acl, budget, front));
+        service.configure(&config.settings)?;
         let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
         let start_admin = |address| Admin::start(&shared.service, address);
         let admin = shared.config.admin.map(start_admin).transpose()?;

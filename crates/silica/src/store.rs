@@ -13,7 +13,7 @@ use crate::directories::{finish_drops, refuse_missing, remove_rubbish};
 use crate::keyspace::{Keyspace, Opened};
 use crate::migrate::{Route, Switch, journal, read_only, target_of};
 use crate::opening::{create, open_device};
-use crate::options::check_fits;
+use crate::options::{MEMORY_BYTES_MIN, check_fits, check_memory_bytes};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
 use crate::sketch;
 use crate::{EngineSpec, OpenOptions};
@@ -25,6 +25,7 @@ use silica_engine::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The keyspace that the command line and database 0 of the server use.
@@ -67,6 +68,8 @@ struct State {
 pub struct Silica {
     path: PathBuf,
     options: OpenOptions,
+    /// Bytes that all keyspaces may have together.
+    memory_bytes: AtomicU64,
     state: Mutex<State>,
     scheduler: Arc<Scheduler>,
     /// Held while a backup is made, or a keyspace changes its engine.
@@ -114,6 +117,7 @@ impl Silica {
         let scheduler = Scheduler::start(threads, bytes, PAUSE_MAX);
         let store = Silica {
             path: path.to_path_buf(),
+            memory_bytes: AtomicU64::new(options.memory_bytes),
             options,
             state: Mutex::new(State {
                 catalog,
@@ -423,7 +427,7 @@ impl Silica {
         name: &str,
         options: &[(&str, &str)],
     ) -> Result<Keyspace> {
-        let memory = self.options.memory_of(name).unwrap_or(self.options.memory_bytes);
+        let memory = self.options.memory_of(name).unwrap_or(self.memory_bytes());
         let choice = self.asked(memory)?.choose(self.options.workload.is_some())?.choice;
         let chosen = choice.options.iter().filter(|(option, _)| *option != MEMORY_OPTION);
         let spec = self.options.registry.find(choice.engine)?;
@@ -536,7 +540,7 @@ impl Silica {
             directory: record.directory(),
             switch,
             own_memory,
-            memory_bytes: self.options.memory_bytes,
+            memory_bytes: self.memory_bytes(),
             durability: self.options.durability,
             scheduler: Arc::clone(&self.scheduler),
         }))
@@ -581,7 +585,35 @@ impl Silica {
         let own = || catalog.keyspaces.iter().filter_map(|record| self.own_memory(record));
         let reserved = own().fold(0, u64::saturating_add);
         let sharing = catalog.keyspaces.len() - own().count();
-        self.options.memory_bytes.saturating_sub(reserved) / sharing.max(1) as u64
+        self.memory_bytes().saturating_sub(reserved) / sharing.max(1) as u64
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets all keyspaces together have `bytes` of memory from now on, as
+    /// [`OpenOptions::memory_bytes`] does at the start. Keyspaces with a part of their own keep it;
+    /// the others share the rest. They come down to less while they go on.
+    ///
+    /// # Errors
+    /// `Config` where the number is out of range, or leaves nothing beside the parts that keyspaces
+    /// have of their own.
+    pub fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
+        check_memory_bytes("memory", bytes)?;
+        let state = self.lock()?;
+        let own = state.catalog.keyspaces.iter().filter_map(|record| self.own_memory(record));
+        let reserved = own.fold(0, u64::saturating_add);
+        if bytes.saturating_sub(reserved) < MEMORY_BYTES_MIN {
+            let message = format!(
+                "keyspaces have {reserved} bytes of the memory of their own, which leaves too \
+                 little of {bytes} for the others; give more"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+        self.share_memory(&state);
+        Ok(())
     }
 
     /// Gives every open keyspace its share of the memory, after their number changed.

@@ -2,7 +2,7 @@
 
 use crate::partition::{FrameSizes, Version};
 use crate::silt::Silt;
-use crate::state::Edit;
+use crate::state::{Edit, MAKER};
 use silica_base::Result;
 use silica_device::{Device, LogFile};
 use silica_engine::{Admin, Checkpoint, Count};
@@ -87,7 +87,7 @@ impl<D: Device> Admin for Silt<D> {
             }
         }
         self.journal.checkpoint_values(&values, &state, target)?;
-        for (name, bytes) in manifest::files(&state.encode()) {
+        for (name, bytes) in manifest::files(MAKER, &state.encode()) {
             target.piece(&name, &bytes)?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::merge::EntryStream;
 use crate::packed::{CHUNK_BYTES, Layout, READ_AHEAD_BYTES};
 use crate::rank_map::{RankMap, RankMapBuilder};
 use crate::sorted_store::{IndexKind, SortedStore, SortedStoreBuilder, SortedStoreOptions};
-use crate::state::{Edit, PartitionState, StoreState};
+use crate::state::{Edit, MAKER, PartitionState, StoreState};
 use crate::test_support::{SEEDED, Sizes, device, frames};
 use silica_base::{
     AlignedBuf, Checksum, CountingAllocator, Error, HashSeed, KeyHash, Prng, Result, hammer,
@@ -545,7 +545,7 @@ fn stores_with_a_mutated_state() {
     }
     drop(store);
     // An open removes what its manifest does not name, so it is given a copy.
-    let opened = Manifest::open(Arc::new(source.fork(1))).expect("opens").expect("there");
+    let opened = Manifest::open(Arc::new(source.fork(1)), MAKER).expect("opens").expect("there");
     let mut state = StoreState::decode(&opened.snapshot).expect("a state");
     for edit in &opened.edits {
         state.apply(&Edit::decode(edit).expect("an edit"));
@@ -560,7 +560,7 @@ fn stores_with_a_mutated_state() {
         let mut prng = Prng::new(number);
         let snapshot = if number == 0 { corpus[0].clone() } else { mutated(&mut prng, &corpus) };
         let device = source.fork(number);
-        for (name, bytes) in manifest::files(&snapshot) {
+        for (name, bytes) in manifest::files(MAKER, &snapshot) {
             let file = device.create(&name, Mode::Buffered).expect("creates");
             file.write_at(0, &bytes).expect("writes");
         }

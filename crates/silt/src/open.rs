@@ -15,7 +15,7 @@ use crate::shape::staggered;
 use crate::silt::{DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
-use crate::state::{Edit, PartitionState, StoreState};
+use crate::state::{Edit, MAKER, PartitionState, StoreState};
 use silica_base::{HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
@@ -105,10 +105,10 @@ fn open_book<D: Device>(
     options: &OptionValues,
     seed: HashSeed,
 ) -> Result<(Book<D>, Config)> {
-    let Some(opened) = Manifest::open(device.clone())? else {
+    let Some(opened) = Manifest::open(device.clone(), MAKER)? else {
         let config = Config::new(options, None)?;
         let state = StoreState::new(seed.hash(b"store id").high(), seed, config.partition_bits);
-        let manifest = Manifest::create(device.clone(), &state.encode())?;
+        let manifest = Manifest::create(device.clone(), MAKER, &state.encode())?;
         return Ok((Book { manifest, state, edits: 0 }, config));
     };
     let mut state = StoreState::decode(&opened.snapshot)?;

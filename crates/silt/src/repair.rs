@@ -11,7 +11,7 @@
 use crate::files::{Table, table_id, table_name, table_number};
 use crate::packed::{CHUNK_BYTES, Extent, Footer, PackedReader, READ_AHEAD_BYTES};
 use crate::silt::Silt;
-use crate::state::{Edit, PartitionState, StoreState};
+use crate::state::{Edit, MAKER, PartitionState, StoreState};
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{
@@ -82,8 +82,11 @@ pub fn made<D: Device>(device: &D) -> Result<bool> {
     if device.list()?.iter().any(|name| table_number(name).is_some()) {
         return Ok(true);
     }
-    let snapshot = manifest::salvage(device)?.snapshot;
-    Ok(snapshot.is_some_and(|snapshot| StoreState::decode(&snapshot).is_ok()))
+    let found = manifest::salvage(device)?;
+    Ok(match found.maker {
+        Some(maker) => maker == MAKER,
+        None => found.snapshot.is_some_and(|snapshot| StoreState::decode(&snapshot).is_ok()),
+    })
 }
 
 /// Opens a store and looks at everything in it; its entries.

@@ -3,7 +3,11 @@
 //! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
 
 use silica_base::{Error, ErrorKind, Format, HashSeed, Result, read_varint, write_varint};
+use silica_parts::manifest::Maker;
 use silica_parts::value_log;
+
+/// What a manifest of this engine says of its maker.
+pub(crate) const MAKER: Maker = Maker(*b"silt");
 
 /// How the payload of a snapshot begins; edits are of the same version.
 pub(crate) const FORMAT: Format =

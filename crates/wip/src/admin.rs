@@ -5,7 +5,7 @@ use crate::buckets::Buckets;
 use crate::count::{count_entries, estimate_entries};
 use crate::inspect::describe;
 use crate::names::table_name;
-use crate::state::Edit;
+use crate::state::{Edit, MAKER};
 use crate::values::checkpoint_values;
 use crate::wip::Wip;
 use silica_base::Result;
@@ -80,7 +80,7 @@ impl<D: Device> Admin for Wip<D> {
             }
         }
         checkpoint_values::<D>(&values, &state, target)?;
-        for (name, bytes) in manifest::files(&state.encode()) {
+        for (name, bytes) in manifest::files(MAKER, &state.encode()) {
             target.piece(&name, &bytes)?;
         }
         Ok(())

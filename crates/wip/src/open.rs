@@ -11,7 +11,7 @@ use crate::names::{table_id, table_name, table_number};
 use crate::options::Config;
 use crate::run::{Numbered, Part};
 use crate::snapshot_set::SnapshotSet;
-use crate::state::{BucketState, Edit, PartState, StoreState};
+use crate::state::{BucketState, Edit, MAKER, PartState, StoreState};
 use crate::tables::TableSet;
 use crate::wip::Wip;
 use crate::write::superseded;
@@ -207,7 +207,7 @@ fn open_book<D: Device>(
     seed: HashSeed,
     first_buckets: usize,
 ) -> Result<Book<D, StoreState>> {
-    match Manifest::open(device.clone())? {
+    match Manifest::open(device.clone(), MAKER)? {
         Some(opened) => {
             let state = StoreState::decode(&opened.snapshot)?;
             Book::open(opened, state)
@@ -215,7 +215,7 @@ fn open_book<D: Device>(
         None => {
             let id = seed.hash(b"store id").high();
             let state = StoreState::with_buckets(id, seed, first_buckets as u64);
-            Book::create(device.clone(), state)
+            Book::create(device.clone(), MAKER, state)
         }
     }
 }

@@ -33,6 +33,11 @@ pub(crate) const READ_AHEAD_PART: u64 = 16;
 
 /// Larger values never go through log and tables: a record of the log is in memory as a whole.
 const INLINE_VALUE_BYTES_MOST: u64 = 16 * MIB;
+/// Where no size is given: the part of the memory that a value in log and tables takes at most. A
+/// write has it in a record, and each job that reads or writes its table has it two or three times.
+const INLINE_VALUE_MEMORY_PART: u64 = 64;
+/// A value of this size lies in log and tables however little memory there is.
+const INLINE_VALUE_BYTES_LEAST: u64 = 64 << 10;
 
 const fn spec(name: &'static str, kind: OptionKind, default: u64, doc: &'static str) -> OptionSpec {
     OptionSpec { name, kind, default, fixed: false, tunable: true, doc }
@@ -121,7 +126,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         Size(0, INLINE_VALUE_BYTES_MOST),
         INLINE_VALUE_BYTES_MOST,
         "larger values lie apart in the value log: they are not written again by compactions, and \
-         cost one more read",
+         cost one more read. Where it is not given, 1/64 of the memory at most, but 64 KiB at least",
     ),
     spec(
         "value_log_segment_bytes",
@@ -177,6 +182,12 @@ pub(crate) struct Config {
     pub(crate) changes_bytes_max: usize,
 }
 
+/// The largest value that goes through log and tables of a store with this memory.
+fn inline_value_bytes(memory_bytes: u64) -> u64 {
+    let part = memory_bytes / INLINE_VALUE_MEMORY_PART;
+    part.clamp(INLINE_VALUE_BYTES_LEAST, INLINE_VALUE_BYTES_MOST)
+}
+
 impl Config {
     pub(crate) fn new(options: &OptionValues) -> Self {
         let value = |name| options.value(OPTIONS, name);
@@ -203,7 +214,10 @@ impl Config {
             filter_bits: value("filter_bits") as u32,
             compression: [Compression::None, Compression::Lz4, Compression::Zstd]
                 [value("compression") as usize],
-            inline_value_bytes_max: value("inline_value_bytes_max") as usize,
+            inline_value_bytes_max: options
+                .given("inline_value_bytes_max")
+                .unwrap_or_else(|| inline_value_bytes(value("memory_bytes")))
+                as usize,
             value_log_segment_bytes: value("value_log_segment_bytes"),
             value_log_dead_percent: value("value_log_dead_percent"),
             block_bytes: value("block_bytes") as usize,

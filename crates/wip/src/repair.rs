@@ -17,7 +17,7 @@ use crate::merge::{Merge, Source};
 use crate::names::{table_id, table_name, table_number};
 use crate::options::Config;
 use crate::policy::LEVEL_MAX;
-use crate::state::{BucketState, PartState, StoreState};
+use crate::state::{BucketState, MAKER, PartState, StoreState};
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
 use silica_device::{Device, DeviceFile, Mode};
@@ -60,8 +60,11 @@ pub fn made<D: Device>(device: &D) -> Result<bool> {
     if device.list()?.iter().any(|name| table_number(name).is_some()) {
         return Ok(true);
     }
-    let snapshot = manifest::salvage(device)?.snapshot;
-    Ok(snapshot.is_some_and(|snapshot| StoreState::decode(&snapshot).is_ok()))
+    let found = manifest::salvage(device)?;
+    Ok(match found.maker {
+        Some(maker) => maker == MAKER,
+        None => found.snapshot.is_some_and(|snapshot| StoreState::decode(&snapshot).is_ok()),
+    })
 }
 
 /// The parts of a damaged store.
@@ -392,7 +395,7 @@ impl<'d, D: Device> Salvage<'d, D> {
             self.device.remove(name)?;
         }
         self.device.sync_dir()?;
-        for (name, bytes) in manifest::files(&state.encode()) {
+        for (name, bytes) in manifest::files(MAKER, &state.encode()) {
             let file = self.device.create(&name, Mode::Buffered)?;
             file.write_at(0, &bytes)?;
             file.sync()?;

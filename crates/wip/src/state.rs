@@ -6,9 +6,12 @@ use crate::deleted::DeletedRange;
 use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, Format, HashSeed, Result, write_varint};
 use silica_parts::Fields;
-use silica_parts::manifest::Ledger;
+use silica_parts::manifest::{Ledger, Maker};
 use silica_parts::value_log;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a manifest of this engine says of its maker.
+pub(crate) const MAKER: Maker = Maker(*b"wip\0");
 
 /// How the payload of a snapshot begins; edits are of the same version.
 const FORMAT: Format =

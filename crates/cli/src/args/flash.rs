@@ -7,24 +7,28 @@ use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum FlashCommand {
-    /// Make a file that behaves like flash.
+    /// Make a file that behaves like flash, or a block device flash. A drive with zones needs no
+    /// shape: each zone is a block.
     Create {
-        /// The file.
+        /// The file or block device.
         path: PathBuf,
         #[command(flatten)]
         shape: FlashShape,
         /// Erases that a block takes; any number, or those of the profile.
         #[arg(long, value_name = "ERASES")]
         endurance: Option<u32>,
+        /// Make a block device flash that has something on it, which is lost.
+        #[arg(long)]
+        overwrite: bool,
     },
     /// Say how an image is divided, and in which states its blocks are.
     Info {
-        /// The image, or the directory of a cache on flash.
+        /// The image, the block device, or the directory of a cache on flash.
         path: PathBuf,
     },
     /// Draw how often each block was erased.
     Wear {
-        /// The image, or the directory of a cache on flash.
+        /// The image, the block device, or the directory of a cache on flash.
         path: PathBuf,
         /// Draw it into this file, too.
         #[arg(long, value_name = "FILE")]
@@ -32,7 +36,7 @@ pub(crate) enum FlashCommand {
     },
     /// Read every page that was written; exit code 1 if one cannot be read.
     Check {
-        /// The image, or the directory of a cache on flash.
+        /// The image, the block device, or the directory of a cache on flash.
         path: PathBuf,
     },
     #[command(flatten)]
@@ -48,7 +52,7 @@ pub(crate) enum FlashLab {
 
 /// How flash is divided.
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(required = false, multiple = false)]
 pub(crate) struct FlashShape {
     /// A drive that is known: paper, small, tlc, qlc.
     #[arg(long, value_name = "NAME")]

@@ -2,7 +2,7 @@
 //! edge list.
 
 use crate::args::GraphArgs;
-use silica::device::blocks::{FlashDrive, FlashImage, FlashImageOptions, Geometry};
+use silica::device::blocks::{AnyFlash, FlashImage, FlashImageOptions, Geometry};
 use silica::{DeviceOptions, Error, ErrorKind, FileDevice, Result};
 use silica_base::checksum;
 use silica_graph::{FileStorage, PolicyStorage, Storage};
@@ -61,27 +61,17 @@ fn image_of(edges: &Path) -> PathBuf {
 
 /// Opens an image or a drive.
 fn on_flash(path: &Path, overwrites: bool) -> Result<Box<dyn Storage>> {
-    let is_image = match FlashImage::open(path, None) {
-        Ok(_) => true,
-        // It may begin as a drive does.
-        Err(error) if error.kind() == ErrorKind::Config => match FlashDrive::open(path) {
-            Ok(_) => false,
-            Err(other) if other.kind() == ErrorKind::Config => return Err(error),
-            Err(other) => return Err(other),
-        },
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let message = "make one: silica flash create PATH --geometry 4x4x64x64x16KiB";
-            return Err(error.within(message));
-        }
-        Err(error) => return Err(error),
+    let open = || {
+        AnyFlash::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                error.within("make one: silica flash create PATH --geometry 4x4x64x64x16KiB")
+            }
+            _ => error,
+        })
     };
-    let image = || FlashImage::open(path, None);
-    let drive = || FlashDrive::open(path);
-    Ok(match (is_image, overwrites) {
-        (true, true) => Box::new(PolicyStorage::overwrite(image()?)?),
-        (true, false) => Box::new(PolicyStorage::open(image)?),
-        (false, true) => Box::new(PolicyStorage::overwrite(drive()?)?),
-        (false, false) => Box::new(PolicyStorage::open(drive)?),
+    Ok(match overwrites {
+        true => Box::new(PolicyStorage::overwrite(open()?)?),
+        false => Box::new(PolicyStorage::open(open)?),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Server, arg, encode, read_all, said, scratch, silica};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 fn started(directory: &Path, more: &[&str]) -> Server {
     let flash = directory.join("flash");
@@ -140,4 +140,57 @@ fn why_tells_what_limits_a_running_cache_on_flash() {
     assert_eq!(object["figures"][0]["measured"], 1.0, "{object}");
     assert_eq!(object["verdicts"].as_array().expect("a list").len(), 1, "{object}");
     server.stop();
+}
+
+/// A file as a block device, for as long as this lives.
+struct Loop(String);
+
+impl Loop {
+    /// `None`, and why, if this user may not make one.
+    fn new(file: &Path) -> Option<Self> {
+        let made = Command::new("losetup").args(["--find", "--show", arg(file)]).output();
+        let made = made.ok().filter(|made| made.status.success());
+        if made.is_none() {
+            eprintln!("skipped: losetup makes no loop device here; it needs root");
+        }
+        made.map(|made| Loop(String::from_utf8_lossy(&made.stdout).trim().to_string()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_cache_on_a_block_device_is_there_after_a_kill() {
+    let directory = fresh("cache-on-a-device");
+    let (file, files) = (directory.join("disk"), directory.join("files"));
+    std::fs::write(&file, vec![7; 1 << 20]).expect("written");
+    std::fs::OpenOptions::new().write(true).open(&file).expect("open").set_len(80 << 20).expect("");
+    let Some(device) = Loop::new(&file) else { return };
+    let cache = ["serve", "--cache", "48MiB", "--flash", &device.0];
+    refused(&run(&cache), &["--flash-files"]);
+    refused(&run(&[&cache[..], &["--flash-files", arg(&files)]].concat()), &["flash"]);
+    let create = ["flash", "create", &device.0, "--geometry", "2x2x8x512x4KiB"];
+    refused(&run(&create), &["--overwrite"]);
+    let made = run(&[&create[..], &["--overwrite"]].concat());
+    assert!(made.status.success(), "{}", said(&made));
+    let start = || {
+        let args = ["--flash", &device.0, "--flash-files", arg(&files)];
+        Server::start_cache(&directory.join("server"), "48MiB", &args)
+    };
+    let server = start();
+    let mut client = server.client();
+    client.ask(&[b"SET", b"kept", b"value"]).expect("written");
+    refused(&run(&["flash", "info", &device.0]), &["open elsewhere"]);
+    server.kill();
+    let server = start();
+    let found = read_all(&mut server.client(), &[b"kept".to_vec()]);
+    assert_eq!(found, [Some(b"value".to_vec())]);
+    server.kill();
+    let info = json(&["flash", "info", &device.0, "--json"]);
+    assert_eq!(info["geometry"]["blocks"], 8);
+    assert!(run(&["flash", "check", arg(&files)]).status.success());
 }

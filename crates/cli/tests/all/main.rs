@@ -20,6 +20,7 @@ mod main_job;
 mod memory;
 mod memory_growth;
 mod migrate;
+mod options_file;
 mod prompt;
 mod readme;
 mod record;

@@ -218,8 +218,7 @@ fn values_are_counted_before_they_are_made() {
         },
         Kind {
             name: "append",
-            // An engine that flushes values of several MiB holds some of them beside its part.
-            percent_max: 140,
+            percent_max: 110,
             grow: |server| {
                 let mib = vec![b'x'; MIB];
                 let mut client = server.client();
@@ -273,6 +272,32 @@ fn values_of_several_commands_are_counted() {
                     encode(&mut pipeline, &[b"GETRANGE", key.as_bytes(), b"0", b"9"]);
                 }
                 at_once(server, 8, &pipeline, 20);
+            },
+        },
+        Kind {
+            name: "large writes",
+            percent_max: 110,
+            grow: |server| {
+                // What each of eight writers has in hand meets what jobs have of the same values.
+                let mib = vec![b'x'; 3 * MIB];
+                let mut pipeline = Vec::new();
+                for n in 0..12 {
+                    encode(&mut pipeline, &[b"SET", format!("w{}", n % 8).as_bytes(), &mib]);
+                }
+                at_once(server, 8, &pipeline, 12);
+            },
+        },
+        Kind {
+            name: "growing values",
+            percent_max: 110,
+            grow: |server| {
+                let part = vec![b'x'; MIB / 4];
+                let mut pipeline = Vec::new();
+                for n in 0..64 {
+                    let key = format!("g{}", n % 4);
+                    encode(&mut pipeline, &[b"APPEND", key.as_bytes(), &part]);
+                }
+                at_once(server, 8, &pipeline, 64);
             },
         },
         Kind {

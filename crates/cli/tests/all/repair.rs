@@ -157,3 +157,19 @@ fn the_list_of_keyspaces_comes_back_from_its_copy_or_from_the_directories() {
         }
     }
 }
+
+/// A manifest of one engine may well decode as one of another, so it says whose it is.
+#[test]
+fn a_keyspace_without_a_table_is_listed_again_with_its_engine() {
+    for engine in ["wip", "silt"] {
+        let dir = scratch(&format!("repair-engine-{engine}"));
+        let store = dir.join("store");
+        silica_ok(&["put", "a", "b", "--engine", engine, "--path", arg(&store)]);
+        silica_ok(&["del", "a", "--path", arg(&store)]);
+        for name in ["silica", "silica.copy"] {
+            std::fs::remove_file(store.join(name)).expect("removed");
+        }
+        let done = repair(&store, 6);
+        assert_eq!(done["keyspaces"][0]["engine"], engine, "{done}");
+    }
+}

@@ -145,13 +145,14 @@ impl User {
     fn gives_channel(&self, kind: Kind, topic: &[u8]) -> bool {
         let gives = |pattern: &Vec<u8>| match kind {
             Kind::Pattern => pattern == topic,
-            Kind::Channel => glob::matches(pattern, topic),
+            Kind::Channel | Kind::Shard => glob::matches(pattern, topic),
         };
         self.all_channels || self.channels.iter().any(gives)
     }
 
     fn permits_channels(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
         let (channels, kind) = match () {
+            // What a cluster would do with it makes no difference to who may.
             () if command.is(Trait::ToChannel) => (1, Kind::Channel),
             () if command.is(Trait::Channels) => (usize::MAX, Kind::Channel),
             () if command.is(Trait::Patterns) => (usize::MAX, Kind::Pattern),

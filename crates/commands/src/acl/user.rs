@@ -3,6 +3,7 @@
 use crate::budget::Share;
 use crate::glob::Pattern;
 use crate::table::{CATEGORIES, COMMANDS, Command};
+use crate::unsupported;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -306,7 +307,8 @@ impl User {
             if yes { all_commands().map(|c| c.name).collect() } else { BTreeSet::new() };
     }
 
-    /// Gives or takes a command, a subcommand or a category (`@read`).
+    /// Gives or takes a command, a subcommand or a category (`@read`). A rule about a command that
+    /// only Redis has is kept, and changes nothing: nobody can run it.
     fn give(&mut self, word: &[u8], yes: bool) -> Result<(), &'static str> {
         let word = std::str::from_utf8(word).map_err(|_| UNKNOWN)?.to_ascii_lowercase();
         if word == "@all" {
@@ -323,7 +325,7 @@ impl User {
         let meant: Vec<&'static str> =
             all_commands().filter(|command| belongs(command)).map(|command| command.name).collect();
         let is_category = word.strip_prefix('@').is_some_and(|name| CATEGORIES.contains(&name));
-        if meant.is_empty() && !is_category {
+        if meant.is_empty() && !is_category && !unsupported::is_known(&word) {
             return Err(UNKNOWN);
         }
         for name in meant {
@@ -468,6 +470,8 @@ mod tests {
         b"+@all",
         b"-@write",
         b"+client",
+        b"-hset",
+        b"+hset",
         b"-client|id",
         b"+client|id",
         b"-client",
@@ -527,6 +531,9 @@ mod tests {
         assert!(user("+@all").all_commands && !user("+@all -get").all_commands);
         assert!(names("+@hash").is_empty(), "a category of Redis that is empty here");
         let mut one = user("on");
+        assert!(names("+hset -lpush +xinfo|stream").is_empty());
+        assert!(user("+@all -hset").all_commands, "what is not there need not be denied");
+        assert_eq!(user("+@all -hset +lpush").commands_shown(), "+@all -hset +lpush");
         for wrong in ["+nope", "+@nope", "-client|nope", "+get|x"] {
             assert_eq!(one.apply(wrong.as_bytes()), Err(UNKNOWN), "{wrong}");
         }

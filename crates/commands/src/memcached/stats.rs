@@ -77,7 +77,7 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "get_misses", misses);
     stat(out, "bytes_read", counters.get("total_net_input_bytes"));
     stat(out, "bytes_written", counters.get("total_net_output_bytes"));
-    stat(out, "limit_maxbytes", service.options.memory_bytes);
+    stat(out, "limit_maxbytes", service.memory_bytes());
     stat(out, "accepting_conns", 1);
     stat(out, "threads", service.front.loops());
     if let Some(admin) = keys.engine.as_admin() {
@@ -116,8 +116,7 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn settings(keys: &Keyspace<'_>, out: &mut Vec<u8>) {
-    let config = &keys.service.options;
-    stat(out, "maxbytes", config.memory_bytes);
+    stat(out, "maxbytes", keys.service.memory_bytes());
     stat(out, "maxconns", keys.service.clients_max.load(Relaxed));
     stat(out, "tcpport", keys.service.front.port());
     stat(out, "num_threads", keys.service.front.loops());

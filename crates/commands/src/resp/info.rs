@@ -95,6 +95,7 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
 fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let process::Memory { used, resident, peak, of_system } = process::memory();
     let config = &keys.service.options;
+    let memory_bytes = keys.service.memory_bytes();
     let clients = keys.service.budget.used() as u64;
     let (scripts, scripts_bytes) = keys.service.scripts.usage();
     let libraries = keys.service.libraries.list();
@@ -115,13 +116,13 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "mem_clients_normal": clients,
         "clients_bytes": clients,
         "clients_bytes_max": config.clients_bytes_max,
-        "stores_bytes_max": config.memory_bytes.saturating_sub(config.clients_bytes_max as u64),
         "number_of_cached_scripts": scripts,
         "used_memory_scripts": scripts_bytes,
         "number_of_libraries": libraries.len(),
         "number_of_functions": libraries.iter().map(|l| l.functions.len()).sum::<usize>(),
-        "maxmemory": config.memory_bytes,
-        "maxmemory_human": human(config.memory_bytes),
+        "stores_bytes_max": memory_bytes.saturating_sub(config.clients_bytes_max as u64),
+        "maxmemory": memory_bytes,
+        "maxmemory_human": human(memory_bytes),
         "maxmemory_policy": keys.service.eviction_policy(),
     );
     Ok(())

@@ -55,7 +55,10 @@ fn figures(keys: &Keyspace<'_>) -> Result<Vec<(String, u64)>> {
         ("total.allocated", resident),
         ("clients.normal", clients),
         ("clients.bytes.max", config.clients_bytes_max as u64),
-        ("stores.bytes.max", config.memory_bytes.saturating_sub(config.clients_bytes_max as u64)),
+        (
+            "stores.bytes.max",
+            service.memory_bytes().saturating_sub(config.clients_bytes_max as u64),
+        ),
         ("keys.count", entries),
         ("keys.bytes-per-key", per_key),
         ("dataset.bytes", resident.saturating_sub(clients)),
@@ -113,7 +116,7 @@ pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) ->
     let clients = service.budget.used() as u64;
     let list = complaints(
         service.resident_bytes(),
-        config.memory_bytes,
+        service.memory_bytes(),
         clients,
         config.clients_bytes_max as u64,
     );

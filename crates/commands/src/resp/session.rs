@@ -44,9 +44,9 @@ pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
-    let now_ms = cx.service.unix_ms();
+    let now_us = cx.service.unix_us();
     cx.reply.array(2);
-    for part in [now_ms / 1000, now_ms % 1000 * 1000] {
+    for part in [now_us / 1_000_000, now_us % 1_000_000] {
         let mut digits = Vec::with_capacity(20);
         append_u64(&mut digits, part);
         cx.reply.bulk(&digits);

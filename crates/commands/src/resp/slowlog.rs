@@ -107,6 +107,63 @@ pub(crate) fn latest(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
+/// LATENCY DOCTOR: what was seen, and where to look next.
+pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let latency = &keys.service.latency;
+    let text = match latency.latest() {
+        _ if !latency.is_on() => {
+            "Nothing is watched. CONFIG SET latency-monitor-threshold <milliseconds> says from \
+             which time on a burst of requests is slow.\n"
+                .to_string()
+        }
+        None => "No burst of requests was slow.\n".to_string(),
+        Some((last, highest)) => {
+            let all = latency.history();
+            let sum: u64 = all.iter().map(|peak| peak.millis).sum();
+            let ago = (keys.service.unix_ms() / 1000).saturating_sub(last.unix_s);
+            format!(
+                "{} seconds had a slow burst of requests, {} ms on average and {highest} at most; \
+                 the last one was {ago} s ago, with {} ms.\nSLOWLOG GET shows which requests they \
+                 were; CONFIG SET slowlog-stages 1 adds where their time went, and `silica why` \
+                 says what the engine does.\n",
+                all.len(),
+                sum / all.len().max(1) as u64,
+                last.millis
+            )
+        }
+    };
+    reply.verbatim(text.as_bytes());
+    Ok(())
+}
+
+/// Peaks that LATENCY GRAPH draws, and characters of the longest bar.
+const DRAWN_MAX: usize = 40;
+const BAR_LEN: u64 = 50;
+
+/// LATENCY GRAPH: a bar for each of the last seconds that had a slow burst.
+pub(crate) fn graph(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let latency = &keys.service.latency;
+    let Some((_, highest)) = latency.latest().filter(|_| args.is(2, EVENT)) else {
+        let event = String::from_utf8_lossy(args.get(2));
+        reply.error(&format!("ERR No samples available for event '{event}'"));
+        return Ok(());
+    };
+    let all = latency.history();
+    let last = &all[all.len().saturating_sub(DRAWN_MAX)..];
+    let (low, high) = last
+        .iter()
+        .fold((u64::MAX, 1), |(low, high), peak| (low.min(peak.millis), high.max(peak.millis)));
+    let mut text = format!("{EVENT} - high {high} ms, low {low} ms (all time high {highest} ms)\n");
+    let now_s = keys.service.unix_ms() / 1000;
+    for peak in last {
+        let bar = "#".repeat((peak.millis * BAR_LEN).div_ceil(high) as usize);
+        let ago = now_s.saturating_sub(peak.unix_s);
+        text += &format!("{ago:>8} s ago {:>7} ms {bar}\n", peak.millis);
+    }
+    reply.verbatim(text.as_bytes());
+    Ok(())
+}
+
 pub(crate) fn latency_reset(
     keys: &Keyspace<'_>,
     args: Args<'_>,

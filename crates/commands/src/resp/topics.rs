@@ -15,6 +15,14 @@ pub(crate) fn psubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
     listen(cx, args, Kind::Pattern, b"psubscribe");
 }
 
+pub(crate) fn ssubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    listen(cx, args, Kind::Shard, b"ssubscribe");
+}
+
+pub(crate) fn sunsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
+    leave(cx, args, Kind::Shard, b"sunsubscribe");
+}
+
 pub(crate) fn unsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
     leave(cx, args, Kind::Channel, b"unsubscribe");
 }
@@ -54,7 +62,7 @@ fn leave(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
         _ => args.from(1).map(<[u8]>::to_vec).collect(),
     };
     if topics.is_empty() {
-        let count = cx.client.subscriptions().count();
+        let count = cx.client.subscriptions().shown(kind);
         return confirm(cx, word, None, count);
     }
     for topic in &topics {
@@ -73,10 +81,17 @@ fn confirm(cx: &mut Cx<'_>, word: &[u8], topic: Option<&[u8]>, count: usize) {
     cx.reply.integer(count as i64);
 }
 
+/// The kind of channel that PUBLISH or SPUBLISH, or a subcommand of PUBSUB is about.
+pub(crate) fn kind_of(args: Args<'_>) -> Kind {
+    let sharded = ["spublish", "shardchannels", "shardnumsub"];
+    let is_it = |index: usize| sharded.iter().any(|word| args.is(index, word));
+    if is_it(0) || (args.is(0, "pubsub") && is_it(1)) { Kind::Shard } else { Kind::Channel }
+}
+
 /// Runs with the requests that write, so that whoever gets the message sees what its sender wrote
 /// before.
 pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    match keys.service.topics.publish(keys.service, args.get(1), args.get(2)) {
+    match keys.service.topics.publish(keys.service, kind_of(args), args.get(1), args.get(2)) {
         Ok(count) => reply.integer(count as i64),
         Err(text) => reply.error(&text),
     }
@@ -85,7 +100,7 @@ pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
 
 /// PUBLISH in a transaction, which sends the message when all of it is done.
 pub(crate) fn announce(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    reply.integer(keys.service.topics.audience(args.get(1)) as i64);
+    reply.integer(keys.service.topics.audience(kind_of(args), args.get(1)) as i64);
     Ok(())
 }
 
@@ -96,14 +111,20 @@ pub(crate) fn channels(cx: &mut Cx<'_>, args: Args<'_>) {
     let pattern = if args.len() > 2 { Some(args.get(2)) } else { None };
     let user = cx.session.user.as_ref();
     let may_hear = |name: &[u8]| user.is_none_or(|user| user.may_hear(Kind::Channel, name));
-    cx.service.topics.write_channels(pattern, may_hear, &cx.service.budget, &mut cx.reply);
+    cx.service.topics.write_channels(
+        kind_of(args),
+        pattern,
+        may_hear,
+        &cx.service.budget,
+        &mut cx.reply,
+    );
 }
 
 pub(crate) fn numsub(cx: &mut Cx<'_>, args: Args<'_>) {
     cx.reply.array(2 * (args.len() - 2));
     for channel in args.from(2) {
         cx.reply.bulk(channel);
-        cx.reply.integer(cx.service.topics.listeners(channel) as i64);
+        cx.reply.integer(cx.service.topics.listeners(kind_of(args), channel) as i64);
     }
 }
 

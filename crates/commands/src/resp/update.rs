@@ -2,11 +2,12 @@
 
 use super::bits::grown;
 use super::expiry::{Expiry, When};
+use super::long_double::LongDouble;
 use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, out_of_memory, wrong_number};
 use crate::burst::Args;
 use crate::table::{Answer, Decide, Modify, Run, Write};
 use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
-use silica_proto::{Reply, append_i64, parse_f64, parse_i64};
+use silica_proto::{Reply, append_i64, parse_i64};
 
 pub(super) static SET: Write =
     Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |_, reply| reply.ok() };
@@ -249,14 +250,14 @@ fn add(old: Option<EntryRef<'_>>, by: i64) -> (Update, Answer) {
 }
 
 fn incrbyfloat(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
-    let number = parse_f64(old.map_or(b"0", |entry| entry.value));
-    let (Some(number), Some(by)) = (number, parse_f64(args.get(2))) else {
+    let number = LongDouble::parse(old.map_or(b"0", |entry| entry.value));
+    let (Some(number), Some(by)) = (number, LongDouble::parse(args.get(2))) else {
         return wrong("ERR value is not a valid float");
     };
-    if !(number + by).is_finite() {
+    let Some(digits) = number.plus(by).digits() else {
         return wrong("ERR increment would produce NaN or Infinity");
-    }
-    let digits = (number + by).to_string().into_bytes();
+    };
+    let digits = digits.into_bytes();
     (rewrite(old, digits.clone()), Answer::Bulk(digits))
 }
 

@@ -2,14 +2,16 @@
 
 use super::Run::{Choose, Session, UpdateAll, Whole};
 use super::subcommands::{
-    ACL, CLIENT, COMMAND, CONFIG, FUNCTION, LATENCY, MEMORY, OBJECT, PUBSUB, SCRIPT, SLOWLOG,
+    ACL, CLIENT, CLUSTER, COMMAND, CONFIG, DEBUG, FUNCTION, LATENCY, MEMORY, MODULE, OBJECT,
+    PUBSUB, SCRIPT, SLOWLOG,
 };
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
 use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{
     acl, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs, memory,
-    moving, object, read, record, script, session, slowlog, topics, transaction, update, whole,
+    moving, object, read, record, roles, script, session, slowlog, sort, topics, transaction,
+    update, whole,
 };
 
 /// Every command, sorted by name.
@@ -35,6 +37,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Finds the first bit that is set or clear in a value.";
     "client" -2 "" NO "connection" "2.4.0" Session(client::help),
         "Commands about connections.", CLIENT;
+    "cluster" -2 "" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.", CLUSTER;
     "command" -1 "loading stale / connection" NO "server" "2.8.13" Session(introspect::command),
         "Describes all commands.", COMMAND;
     "config" -2 "" NO "server" "2.0.0" Session(config::help),
@@ -45,6 +49,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the first port for datagrams and a pass for it.";
     "dbsize" 1 "readonly fast / keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
         "Tells how many keys the database has; a large store estimates that.";
+    "debug" -2 "" NO "server" "1.0.0" Session(roles::debug_help),
+        "Commands for tests of clients.", DEBUG;
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
         "Takes one from the number at a key.";
     "decrby" 3 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECRBY),
@@ -120,6 +126,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Commands about memory.", MEMORY;
     "mget" -2 "readonly fast" ALL "string" "1.0.0" Run::Read(&read::MGET),
         "Returns the values of several keys.";
+    "module" -2 "" NO "server" "4.0.0" Session(roles::module_help),
+        "Commands about modules, of which there are none.", MODULE;
     "mset" -3 "write denyoom / blind" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
         "Stores several keys in one step.";
     "msetnx" -3 "write denyoom / blind" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
@@ -140,7 +148,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Answers, so that the client knows that the server is there.";
     "psetex" 4 "write denyoom / blind" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some milliseconds.";
-    "psubscribe" -2 "pubsub noscript loading stale / listening patterns" NO "pubsub" "2.0.0"
+    "psubscribe" -2 "pubsub noscript loading stale / listening patterns confirms" NO "pubsub" "2.0.0"
         Session(topics::psubscribe), "Listens to the channels that match patterns.";
     "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
         "Returns after how many milliseconds a key expires.";
@@ -148,7 +156,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Whole(topics::publish), "Sends a message to all who listen to a channel.";
     "pubsub" -2 "" NO "pubsub" "2.8.0" Session(topics::numpat),
         "Commands about channels.", PUBSUB;
-    "punsubscribe" -1 "pubsub noscript loading stale / listening" NO "pubsub" "2.0.0"
+    "punsubscribe" -1 "pubsub noscript loading stale / listening confirms" NO "pubsub" "2.0.0"
         Session(topics::punsubscribe), "Listens no more to the channels that match patterns.";
     "quit" -1 "noscript loading stale fast no_auth / own unqueued listening" NO "connection" "1.0.0"
         Session(session::quit), "Ends the connection.";
@@ -162,6 +170,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(session::reset), "Makes the connection as new.";
     "restore" -4 "write denyoom / blind dangerous" ONE "generic" "2.6.0"
         Run::Update(&dump::RESTORE), "Stores a value that DUMP has returned.";
+    "role" 1 "noscript loading stale fast / admin" NO "server" "2.8.12" Session(roles::role),
+        "Tells that the server is a primary without replicas.";
     "save" 1 "admin noscript / long" NO "server" "1.0.0" Whole(jobs::save),
         "Makes what is served survive the process, and waits for it.";
     "scan" -2 "readonly / names" NO "generic" "2.8.0" Whole(whole::scan),
@@ -208,12 +218,22 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns every metric of the database.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
+    "sort" -2 "readonly / looks" ONE "generic" "1.0.0" Run::Read(&sort::SORT),
+        "Sorts nothing: strings have no elements.";
+    "sort_ro" -2 "readonly / looks" ONE "generic" "7.0.0" Run::Read(&sort::SORT),
+        "Sorts nothing: strings have no elements.";
+    "spublish" 3 "pubsub loading stale fast / deferred to-channel" NO "pubsub" "7.0.0"
+        Whole(topics::publish), "Sends a message to all who listen to a sharded channel.";
+    "ssubscribe" -2 "pubsub noscript loading stale / listening channels confirms" NO "pubsub"
+        "7.0.0" Session(topics::ssubscribe), "Listens to sharded channels.";
     "strlen" 2 "readonly fast / looks" ONE "string" "2.2.0" Run::Read(&read::STRLEN),
         "Returns the length of the value of a key.";
-    "subscribe" -2 "pubsub noscript loading stale / listening channels" NO "pubsub" "2.0.0"
+    "subscribe" -2 "pubsub noscript loading stale / listening channels confirms" NO "pubsub" "2.0.0"
         Session(topics::subscribe), "Listens to channels.";
     "substr" 4 "readonly" ONE "string" "1.0.0" Run::Read(&read::GETRANGE),
         "Returns a part of the value of a key (older name of GETRANGE).";
+    "sunsubscribe" -1 "pubsub noscript loading stale / listening confirms" NO "pubsub" "7.0.0"
+        Session(topics::sunsubscribe), "Listens no more to sharded channels.";
     "time" 1 "loading stale fast / immediate" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
     "touch" -2 "readonly fast / looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),
@@ -224,7 +244,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the type of the value of a key.";
     "unlink" -2 "write fast / blind" ALL "generic" "4.0.0" Run::Update(&update::DEL),
         "Removes keys.";
-    "unsubscribe" -1 "pubsub noscript loading stale / listening" NO "pubsub" "2.0.0"
+    "unsubscribe" -1 "pubsub noscript loading stale / listening confirms" NO "pubsub" "2.0.0"
         Session(topics::unsubscribe), "Listens no more to channels.";
     "unwatch" 1 "noscript loading stale fast / own" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";

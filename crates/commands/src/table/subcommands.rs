@@ -3,8 +3,8 @@
 use super::Run::{Read, Session, Whole};
 use super::{Command, NO, SECOND};
 use crate::resp::{
-    acl, client, clients, config, function, introspect, memory, object, script, slowlog, topics,
-    tracking,
+    acl, client, clients, config, function, introspect, memory, object, roles, script, slowlog,
+    topics, tracking,
 };
 
 pub(super) static ACL: &[Command] = table! {
@@ -75,6 +75,23 @@ pub(super) static CLIENT: &[Command] = table! {
         Session(client::unpause), "Ends the wait of CLIENT PAUSE.";
 };
 
+pub(super) static CLUSTER: &[Command] = table! {
+    "cluster|help" 2 "loading stale" NO "cluster" "5.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|info" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|keyslot" 3 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|myid" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|nodes" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|shards" 2 "loading stale" NO "cluster" "7.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+    "cluster|slots" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
+        "Refused: this server is no part of a cluster.";
+};
+
 pub(super) static COMMAND: &[Command] = table! {
     "command|count" 2 "loading stale / connection" NO "server" "2.8.13" Session(introspect::count),
         "Counts the commands.";
@@ -98,12 +115,23 @@ pub(super) static CONFIG: &[Command] = table! {
     "config|resetstat" 2 "admin noscript loading stale" NO "server" "2.0.0"
         Session(config::resetstat), "Sets the server's counters to zero.";
     "config|rewrite" 2 "admin noscript loading stale" NO "server" "2.8.0"
-        Session(config::rewrite), "Refused: there is no file of settings.";
+        Session(config::rewrite), "Writes the settings that were changed to the options file.";
     "config|set" -4 "admin noscript loading stale" NO "server" "2.0.0"
         Session(config::set), "Changes settings while the server runs.";
 };
 
+pub(super) static DEBUG: &[Command] = table! {
+    "debug|help" 2 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_help),
+        "Lists the subcommands.";
+    "debug|sleep" 3 "admin noscript loading stale / long" NO "server" "1.0.0" Whole(roles::sleep),
+        "Serves nobody for some seconds.";
+};
+
 pub(super) static LATENCY: &[Command] = table! {
+    "latency|doctor" 2 "admin noscript loading stale" NO "server" "2.8.13"
+        Whole(slowlog::doctor), "Says in words what took long.";
+    "latency|graph" 3 "admin noscript loading stale" NO "server" "2.8.13"
+        Whole(slowlog::graph), "Draws the seconds in which an event took long.";
     "latency|help" 2 "loading stale" NO "server" "2.8.13" Session(slowlog::latency_help),
         "Lists the subcommands.";
     "latency|histogram" -2 "admin noscript loading stale" NO "server" "7.0.0"
@@ -121,10 +149,21 @@ pub(super) static MEMORY: &[Command] = table! {
         "Says what is wrong with the memory, if anything is.";
     "memory|help" 2 "loading stale" NO "server" "4.0.0" Session(memory::help),
         "Lists the subcommands.";
+    "memory|malloc-stats" 2 "" NO "server" "4.0.0" Session(roles::allocator),
+        "Refused: the allocator keeps no statistics.";
+    "memory|purge" 2 "" NO "server" "4.0.0" Whole(roles::purge),
+        "Gives freed memory back to the system.";
     "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
         "Returns how memory is used.";
     "memory|usage" -3 "readonly / looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
         "Returns about how many bytes an entry takes.";
+};
+
+pub(super) static MODULE: &[Command] = table! {
+    "module|help" 2 "loading stale" NO "server" "5.0.0" Session(roles::module_help),
+        "Lists the subcommands.";
+    "module|list" 2 "admin noscript" NO "server" "4.0.0" Session(roles::modules),
+        "Lists the modules: none.";
 };
 
 pub(super) static OBJECT: &[Command] = table! {
@@ -147,6 +186,10 @@ pub(super) static PUBSUB: &[Command] = table! {
         "Counts the patterns that somebody listens to.";
     "pubsub|numsub" -2 "pubsub loading stale" NO "pubsub" "2.8.0" Session(topics::numsub),
         "Counts those who listen to channels.";
+    "pubsub|shardchannels" -2 "pubsub loading stale" NO "pubsub" "7.0.0" Session(topics::channels),
+        "Returns the sharded channels that somebody listens to.";
+    "pubsub|shardnumsub" -2 "pubsub loading stale" NO "pubsub" "7.0.0" Session(topics::numsub),
+        "Counts those who listen to sharded channels.";
 };
 
 pub(super) static SLOWLOG: &[Command] = table! {

@@ -45,6 +45,9 @@ pub(crate) enum Trait {
     CountedKeys,
     /// `patterns`: its arguments are patterns for channels to listen to.
     Patterns,
+    /// `confirms`: its answers are told like messages, also where CLIENT REPLY has switched replies
+    /// off.
+    Confirms,
 }
 
 /// Every trait and its word.
@@ -70,6 +73,7 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),
     (Trait::CountedKeys, "counted-keys"),
+    (Trait::Confirms, "confirms"),
 ];
 
 /// A set of traits, a bit for each.

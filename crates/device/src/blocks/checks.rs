@@ -1,5 +1,6 @@
 //! What every device refuses before it touches its medium.
 
+use super::layout::Block;
 use super::{
     Append, BlockAddress, BlockState, BlockStatus, FlashError, FlashFault, FlashResult, Geometry,
     PageAddress,
@@ -38,6 +39,18 @@ pub(crate) fn pages_of_read(
         }
         _ => out_of_range(first),
     }
+}
+
+/// Refuses a read of `count` pages from `first` on that the block does not have.
+pub(super) fn has_pages(block: &Block, first: PageAddress, count: u32) -> FlashResult<()> {
+    if block.is_undefined {
+        return Err(FlashError::new(FlashFault::NeedsReset, first.block));
+    }
+    if first.page + count > block.written {
+        let unwritten = first.block.page(block.written.max(first.page));
+        return Err(FlashError::new(FlashFault::Unwritten, unwritten));
+    }
+    Ok(())
 }
 
 /// Pages that an append has.

@@ -217,4 +217,9 @@ pub trait FlashDevice: Send + Sync + 'static {
     fn queue<T>(&self, depth: usize) -> Self::Queue<'_, T>;
     /// Counters of everything this device did since it was opened.
     fn counters(&self) -> &FlashCounters;
+    /// Bytes that were written with a placement stream since it was opened; 0 if it has none
+    /// ([`Abilities::streams`]).
+    fn streamed_bytes(&self) -> u64 {
+        0
+    }
 }

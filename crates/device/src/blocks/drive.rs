@@ -10,6 +10,7 @@
 
 use super::drive_queue::DriveQueue;
 use super::layout::{Block, HEADER_BYTES, Header, RECORD_BYTES, Record, Recorded};
+use super::streams::Streams;
 use super::workers::{Carrier, Workers};
 use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
@@ -97,6 +98,7 @@ pub(super) struct Drive {
     blocks: Box<[Mutex<Block>]>,
     counters: FlashCounters,
     is_poisoned: AtomicBool,
+    streams: Streams,
 }
 
 impl FlashDrive {
@@ -173,6 +175,7 @@ impl FlashDrive {
             Mutex::new(find(&header, [of(0), of(1)]))
         };
         let blocks = (0..geometry.block_count()).map(block).collect();
+        let streams = Streams::of(path);
         let abilities = Abilities {
             is_physical: false,
             is_durable_at_return: false,
@@ -180,7 +183,7 @@ impl FlashDrive {
             counts_erases: true,
             checks_pages: false,
             open_blocks_max: None,
-            streams: 0,
+            streams: streams.count(),
             endurance: (header.endurance > 0).then_some(header.endurance),
         };
         let drive = Arc::new(Drive {
@@ -193,6 +196,7 @@ impl FlashDrive {
             blocks,
             counters: FlashCounters::new(&geometry),
             is_poisoned: AtomicBool::new(false),
+            streams,
         });
         let has_ring = drive.direct.is_some() && probe_ring().is_ok();
         Ok(FlashDrive { workers: Workers::new(drive.clone()), drive, has_ring })
@@ -209,7 +213,7 @@ impl FlashDrive {
     }
 }
 
-fn is_block_device(path: &Path) -> bool {
+pub(super) fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
@@ -295,15 +299,15 @@ impl Drive {
         }
     }
 
-    fn write_pages(&self, at: u64, pages: &[u8]) -> io::Result<()> {
+    fn write_pages(&self, at: u64, pages: &[u8], stream: u16) -> io::Result<()> {
         match &self.direct {
-            Some(direct) if is_aligned(pages) => write_all(direct, at, pages),
+            Some(direct) if is_aligned(pages) => self.streams.write(direct, at, pages, stream),
             Some(direct) => {
                 let mut buffer = AlignedBuf::zeroed(pages.len());
                 buffer.copy_from_slice(pages);
-                write_all(direct, at, &buffer)
+                self.streams.write(direct, at, &buffer, stream)
             }
-            None => write_all(&self.file, at, pages),
+            None => self.streams.write(&self.file, at, pages, stream),
         }
     }
 
@@ -383,15 +387,9 @@ impl Drive {
     ) -> FlashResult<Begun> {
         let count = checks::pages_of_read(self.geometry(), first, bytes, spare_bytes)?;
         let (index, block) = self.lock_block(first.block)?;
-        let Block { is_undefined, erases, written, .. } = *block;
+        checks::has_pages(&block, first, count)?;
+        let erases = block.erases;
         drop(block);
-        if is_undefined {
-            return Err(FlashError::new(FlashFault::NeedsReset, first.block));
-        }
-        if first.page + count > written {
-            let unwritten = first.block.page(written.max(first.page));
-            return Err(FlashError::new(FlashFault::Unwritten, unwritten));
-        }
         let offset = self.parts.page(index, first.page);
         Ok(Begun { offset, first, index, count, erases })
     }
@@ -430,7 +428,9 @@ impl Carrier for Drive {
         checks::takes_pages(&block.status(self.geometry()), append, count)?;
         let first = block.written;
         self.write_spare(index, first, append, count)
-            .and_then(|()| self.write_pages(self.parts.page(index, first), append.pages))
+            .and_then(|()| {
+                self.write_pages(self.parts.page(index, first), append.pages, append.stream)
+            })
             .map_err(|e| FlashError::io(append.block.page(first), e))?;
         let written = first + count;
         let is_full = written == self.geometry().pages;
@@ -532,5 +532,9 @@ impl FlashDevice for FlashDrive {
 
     fn counters(&self) -> &FlashCounters {
         &self.drive.counters
+    }
+
+    fn streamed_bytes(&self) -> u64 {
+        self.drive.streams.bytes()
     }
 }

@@ -11,6 +11,8 @@
 //!   restart (format page docs/formats/flash-image.md).
 //! - [`FlashDrive`]: a file or a block device with a geometry, past the page cache, which keeps
 //!   nothing beside its pages (docs/formats/flash-drive.md).
+//! - [`ZonedFlash`]: a drive with zones, by the kernel's calls (docs/formats/flash-zones.md).
+//! - [`AnyFlash`]: whichever of these three is at a path.
 //! - [`crate::sim::SimFlash`]: its simulated twin, in memory, with power cuts, failing programs
 //!   and erases, unreadable pages and a virtual clock.
 //!
@@ -55,6 +57,7 @@
 //! # Ok::<(), silica_base::Error>(())
 //! ```
 
+mod any;
 mod checks;
 mod counters;
 mod device;
@@ -64,8 +67,12 @@ mod error;
 mod geometry;
 mod image;
 mod layout;
+mod queue_limits;
+mod streams;
 mod workers;
+mod zones;
 
+pub use any::{AnyFlash, AnyFlashQueue};
 pub(crate) use checks::{pages_of_append, pages_of_read, takes_pages};
 pub use counters::{FlashCounters, FlashCounts};
 pub use device::{
@@ -77,4 +84,9 @@ pub use drive_queue::DriveQueue;
 pub use error::{FlashError, FlashFault, FlashResult, Place};
 pub use geometry::{BLOCKS_MAX, BlockAddress, Geometry, PAGE_BYTES_MAX, PAGES_MAX, PageAddress};
 pub use image::{FlashImage, FlashImageOptions};
+pub use queue_limits::QueueLimits;
 pub use workers::ImageQueue;
+pub use zones::{
+    KernelZones, Zone, ZoneAction, ZoneCondition, ZoneKind, ZoneLimits, ZonedFlash, Zones,
+    ZonesSummary,
+};

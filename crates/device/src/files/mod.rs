@@ -61,7 +61,7 @@ pub use reads::FileReads;
 pub(crate) use reads::{Flight, Flights, Source};
 pub use reserved::Reserved;
 pub use transfer::FileTransfer;
-pub(crate) use uring::{Lease, probe as probe_ring};
+pub(crate) use uring::{Lease, probe as probe_ring, write_in_stream};
 
 use crate::os::{
     InodeId, OpenDirectory, check_room, failed, inode_id, read_full, reserve, sync_directory,

@@ -5,6 +5,7 @@ use super::directory::Shared;
 use super::pool::Kind;
 use super::transfer::FileTransfer;
 use super::{InodeId, check_room, failed, read_full, write_all};
+use crate::os::allocate;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};
@@ -109,7 +110,7 @@ impl DeviceFile for PlainFile {
             return Ok(());
         }
         check_room(&self.file, len.saturating_sub(there)).map_err(failed)?;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+        match allocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
             // Reserving is a service; where the file system has none, writes find out.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(e) => {

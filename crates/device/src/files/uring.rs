@@ -13,6 +13,7 @@ use super::READS_MAX;
 use super::reads::{Flight, Flights, Source};
 use io_uring::{IoUring, Probe, opcode, types};
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -54,6 +55,40 @@ pub(crate) fn probe() -> io::Result<()> {
 
 fn unsupported() -> io::Error {
     io::Error::from(io::ErrorKind::Unsupported)
+}
+
+/// Writes `bytes` at `offset` with a write stream (0 for none), through this thread's ring. Returns
+/// the bytes that were written.
+pub(crate) fn write_in_stream(
+    file: &File,
+    offset: u64,
+    bytes: &[u8],
+    stream: u8,
+) -> io::Result<usize> {
+    let mut lease = Lease::take()?;
+    let fd = types::Fd(file.as_raw_fd());
+    let entry = opcode::Write::new(fd, bytes.as_ptr(), bytes.len().min(READ_BYTES_MAX) as u32)
+        .offset(offset)
+        .write_stream(stream)
+        .build();
+    // SAFETY: the file and the bytes are borrowed until this function returns, which is after the
+    // completion of this entry was seen, the only one under way in this ring.
+    let pushed = unsafe { lease.ring().submission().push(&entry) };
+    if pushed.is_err() {
+        die("the submission queue is full without anything under way");
+    }
+    (lease.pushed, lease.under_way) = (1, 1);
+    let result = loop {
+        match lease.completion() {
+            Some((_, result)) => break result,
+            None => lease.wait(),
+        }
+    };
+    lease.drain();
+    match result {
+        0.. => Ok(result as usize),
+        code => Err(io::Error::from_raw_os_error(-code)),
+    }
 }
 
 /// A thread's ring, in the hands of one queue.

@@ -128,6 +128,11 @@ pub trait Region: Send + Sync + 'static {
         self.flush(0, self.len());
         self.fence()
     }
+    /// Bytes that the medium has written and read inside, in its own lines, if the region counts
+    /// them: a simulated one does, and processors tell programs nothing of it.
+    fn media_bytes(&self) -> Option<(u64, u64)> {
+        None
+    }
     /// Asks the processor for the line at `offset`, which is read soon. Beyond the region nothing
     /// happens.
     #[inline]

@@ -3,5 +3,6 @@
 mod blocks;
 mod conformance;
 mod file;
+mod machine;
 mod region;
 mod sim;

@@ -68,9 +68,9 @@ impl<D: FlashDevice> Flash for FunctionFlash<D> {
         }
     }
 
-    fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()> {
+    fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()> {
         let block = self.functions.geometry().block_at(block);
-        let append = Append { block, expected: Some(first), stream: 0, pages, spare: &[] };
+        let append = Append { block, expected: Some(first), stream, pages, spare: &[] };
         self.functions.write(&append).map(drop)
     }
 

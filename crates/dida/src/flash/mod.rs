@@ -64,12 +64,13 @@ pub trait Flash: Send + Sync + 'static {
     /// # Errors
     /// `Closed`, `Io`.
     fn take(&self, channel: u32) -> Result<Option<u32>>;
-    /// Programs pages of a block that was taken, the first one being `first`.
+    /// Programs pages of a block that was taken, the first one being `first`. Blocks with the same
+    /// `stream` are expected to die together; 0 if nothing is known.
     ///
     /// # Errors
     /// Those of [`append`](silica_device::blocks::FlashDevice::append). After `ProgramFailed` the
     /// block is to be given back.
-    fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()>;
+    fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()>;
     /// Gives a block back, to be erased. One that cannot be is bad and leaves
     /// [`Flash::usable`].
     ///
@@ -92,6 +93,10 @@ pub trait Flash: Send + Sync + 'static {
     /// # Errors
     /// `Io`, `Poisoned`.
     fn sync(&self) -> Result<()>;
+    /// Placement streams that the drive keeps apart, and bytes written with one.
+    fn streams(&self) -> (u16, u64) {
+        (0, 0)
+    }
     /// Does what is waiting, such as erases: called whenever there is time.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ impl<D: FlashDevice> Flash for PolicyFlash<D> {
         Ok(least.map(|at| free.swap_remove(at)))
     }
 
-    fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()> {
+    fn program(&self, block: u32, first: u32, _stream: u16, pages: &[u8]) -> FlashResult<()> {
         self.state().disk.write(self.page(block, first), pages).map_err(|e| as_flash(&e))
     }
 

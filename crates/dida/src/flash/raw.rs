@@ -120,9 +120,9 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
         Ok(least.map(|(_, at)| free.swap_remove(at)))
     }
 
-    fn program(&self, block: u32, first: u32, pages: &[u8]) -> FlashResult<()> {
+    fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()> {
         let block = self.device.geometry().block_at(block);
-        let append = Append { block, expected: Some(first), stream: 0, pages, spare: &[] };
+        let append = Append { block, expected: Some(first), stream, pages, spare: &[] };
         self.device.append(&append).map(drop)
     }
 
@@ -186,5 +186,9 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
 
     fn sync(&self) -> Result<()> {
         Ok(self.device.sync()?)
+    }
+
+    fn streams(&self) -> (u16, u64) {
+        (self.device.abilities().streams, self.device.streamed_bytes())
     }
 }

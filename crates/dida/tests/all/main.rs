@@ -3,5 +3,6 @@
 mod conformance;
 mod damage;
 mod levels;
+mod placement;
 mod recovery;
 mod support;

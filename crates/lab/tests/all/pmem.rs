@@ -11,7 +11,7 @@ const CANDIDATES: [Candidate; 2] = [
     Candidate { engine: "sptree", options: silica_pmem::sptree::OPTIONS },
 ];
 
-fn predicted(engine: &str, bytes: f64) -> Media {
+fn predicted(engine: &str, bytes: f64, options: &[(&str, u64)]) -> Media {
     let mut workload = Workload { keys: 1_000_000, ..Workload::default() };
     workload.key_bytes = Sizes::constant(bytes);
     workload.value_bytes = Sizes::constant(bytes);
@@ -19,7 +19,11 @@ fn predicted(engine: &str, bytes: f64) -> Media {
     let machine = Machine::default();
     let needs = Needs::of(&workload);
     let question = Question::new(&workload, &machine, needs, &CANDIDATES);
-    predict(&question, engine, &OptionValues::default()).expect("a prediction").cost.media
+    let mut values = OptionValues::default();
+    for (name, value) in options {
+        values.set(name, *value);
+    }
+    predict(&question, engine, &values).expect("a prediction").cost.media
 }
 
 fn measured(rows: &[Row], scheme: &str, metric: &str) -> f64 {
@@ -40,10 +44,17 @@ fn assert_near(what: &str, predicted: f64, measured: f64) {
 fn media_volume_is_as_predicted() {
     let scale = test_size(50, 100, 1000) as f64 / 1000.0;
     let rows = pmem::rows(scale, 1, &mut |_, _| ()).expect("simulated");
-    for (engine, scheme, bytes) in
-        [("turbo", "TURBO16", 8.0), ("turbo", "TURBO30", 15.0), ("sptree", "sptree", 8.0)]
-    {
-        let media = predicted(engine, bytes);
+    type Case = (&'static str, &'static str, f64, &'static [(&'static str, u64)]);
+    let cases: [Case; 6] = [
+        ("turbo", "TURBO16", 8.0, &[]),
+        ("turbo", "TURBO30", 15.0, &[]),
+        ("sptree", "sptree", 8.0, &[]),
+        ("sptree", "sptree-B", 8.0, &[("buffers", 100)]),
+        ("sptree", "sptree-BO", 8.0, &[("buffers", 100), ("merge", 1)]),
+        ("sptree", "sptree-B of half of the leaves", 8.0, &[("buffers", 50)]),
+    ];
+    for (engine, scheme, bytes, options) in cases {
+        let media = predicted(engine, bytes, options);
         for (metric, value) in [
             ("written for each insert", media.insert),
             ("written for each update", media.overwrite),

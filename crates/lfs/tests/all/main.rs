@@ -6,4 +6,5 @@ mod model;
 mod random;
 mod repair;
 mod space;
+mod spread;
 mod threads;

@@ -256,6 +256,12 @@ impl<R: Region> Space<R> {
         Ok(bytes)
     }
 
+    /// Bytes that [`Space::trim`] would give back now, but for an end of the region that is free.
+    pub fn releasable_bytes(&self) -> u64 {
+        let runs = self.book().unreleased(RELEASE_PAGES_MIN);
+        runs.iter().map(|(_, pages)| pages * PAGE_BYTES).sum()
+    }
+
     /// The region does not grow beyond `bytes`. One that is larger already stays as it is.
     pub fn set_limit(&self, bytes: u64) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);

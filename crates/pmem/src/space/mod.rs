@@ -23,6 +23,7 @@ mod classes;
 mod layout;
 mod open;
 mod redo;
+mod salvage;
 
 pub use classes::PAGE_BYTES;
 pub use layout::{Kind, ROOT, ROOT_BYTES};
@@ -40,6 +41,18 @@ pub(crate) const DURABILITY_CLASS: Metric = Metric::gauge(
     "what the region survives: 2 a power cut, 1 the process, 0 the process, and the machine's stop \
      after a clean close only",
 );
+
+/// Bytes that the medium has written and read inside.
+pub(crate) const MEDIA_METRICS: [Metric; 2] = [
+    Metric::counter(
+        "media_bytes_written",
+        "bytes that persistent memory has written inside, 0 if the region does not count them",
+    ),
+    Metric::counter(
+        "media_bytes_read",
+        "bytes that persistent memory has read inside, 0 if the region does not count them",
+    ),
+];
 
 /// A region, its allocator, and its changes of several words.
 pub struct Space<R> {
@@ -73,6 +86,13 @@ impl<R: Region> Space<R> {
             RegionClass::Process => 1,
             RegionClass::Pages => 0,
         }
+    }
+
+    /// Reports [`MEDIA_METRICS`].
+    pub(crate) fn report_media(&self, visitor: &mut dyn silica_engine::MetricVisitor) {
+        let (written, read) = self.region.media_bytes().unwrap_or((0, 0));
+        visitor.metric("media_bytes_written", written as f64);
+        visitor.metric("media_bytes_read", read as f64);
     }
 
     /// The region's name, for messages.

@@ -66,7 +66,7 @@ impl<R: Region> Space<R> {
         }
     }
 
-    fn new(region: R, name: &str, boot: u64, store: u64, settings: &Settings) -> Self {
+    pub(super) fn new(region: R, name: &str, boot: u64, store: u64, settings: &Settings) -> Self {
         Space {
             region,
             store,

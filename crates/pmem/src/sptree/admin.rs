@@ -2,12 +2,15 @@
 
 use super::buffered::{detach, empty_all};
 use super::check::check_node;
+use super::copying::copy_all;
 use super::leaf::bits;
 use super::lock::unlock;
 use super::plan::write_leaf;
+use super::root::{Closing, first_leaf_word, note_closing};
 use super::run::{Moment, Run};
 use super::top::Seek;
 use super::tree::{CLOSED, OPEN, POISONED, SpTree};
+use super::unfold::unfold_all;
 use super::write::write_alone;
 use silica_base::Result;
 use silica_device::region::Region;
@@ -17,11 +20,13 @@ use std::sync::atomic::Ordering;
 
 /// The number of entries.
 pub(crate) fn count<R: Region>(tree: &SpTree<R>, exact: bool) -> Result<Count> {
-    let entries = tree.entries();
+    let entries = tree.entries_guess();
+    let is_known = tree.is_counted || tree.folded() == 0;
     let expires = tree.unchecked() > 0 || tree.next_expiry_ms.load(Ordering::Relaxed) < u64::MAX;
     if !exact || !expires {
         let low = if expires { 0 } else { entries };
-        return Ok(Count { low, estimate: entries, high: entries });
+        let high = if is_known { entries } else { u64::MAX };
+        return Ok(Count { low, estimate: entries, high });
     }
     let moment = Moment { sequence: None, unix_ms: tree.clock.unix_ms(), is_of_keys: true };
     let (mut run, mut from, mut exactly) = (Run::default(), Vec::new(), 0);
@@ -44,6 +49,7 @@ pub(crate) fn clear<R: Region>(tree: &SpTree<R>) -> Result<()> {
         all.delete_range(b"", None);
         return write_alone(tree, &all).map(|_| ());
     }
+    unfold_all(tree);
     let mut made = Vec::new();
     let give_up = |made: &[u64]| made.iter().for_each(|at| tree.space.free(*at));
     let leaf = write_leaf(tree, b"", &[], 0, &mut made).inspect_err(|_| give_up(&made))?;
@@ -52,7 +58,10 @@ pub(crate) fn clear<R: Region>(tree: &SpTree<R>) -> Result<()> {
         return Err(super::plan::too_many_leaves());
     };
     let cleared = tree.entries();
-    tree.space.commit(&[tree.first_leaf_word(leaf)]).map_err(|error| tree.poison(error))?;
+    let mut words = tree.anchors.clearing();
+    words.push(first_leaf_word(tree.space.store(), leaf));
+    tree.space.commit(&words).map_err(|error| tree.poison(error))?;
+    tree.anchors.cleared().into_iter().for_each(|piece| tree.space.free(piece));
     let old = tree.top.reset(node);
     tree.add_entries((cleared as i64).wrapping_neg());
     for number in old {
@@ -64,6 +73,12 @@ pub(crate) fn clear<R: Region>(tree: &SpTree<R>) -> Result<()> {
 /// Frees a leaf that nothing names any more, with its entries.
 fn free_leaf<R: Region>(tree: &SpTree<R>, number: u32) {
     let node = tree.nodes.get(number);
+    if node.is_folded() {
+        // The links from here on are damaged: what they reach stays until the next opening.
+        tree.unchecked.fetch_sub(1, Ordering::Relaxed);
+        tree.folded.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
     // What a leaf reaches that is damaged stays until the next opening.
     let is_sound = check_node(tree, number).is_ok();
     node.lock();
@@ -93,7 +108,8 @@ fn free_leaf<R: Region>(tree: &SpTree<R>, number: u32) {
 /// Hands over the region as it is at one moment; writes wait.
 pub(crate) fn checkpoint<R: Region>(tree: &SpTree<R>, target: &mut dyn Checkpoint) -> Result<()> {
     let _alone = tree.gate.write();
-    empty_all(tree, &mut |_, _| ())?;
+    let is_log_empty = empty_all(tree, &mut |_, _| ())?;
+    note_known(tree, is_log_empty)?;
     tree.space.hand_over(&mut |bytes| target.piece(tree.space.name(), bytes))
 }
 
@@ -105,7 +121,9 @@ pub(crate) fn close<R: Region>(tree: &SpTree<R>, progress: &mut dyn FnMut(u64, u
     }
     let bytes = tree.space.region().len();
     progress(0, bytes);
-    empty_all(tree, &mut |done, all| progress(bytes / 2 / all * done, bytes))?;
+    let is_log_empty = empty_all(tree, &mut |done, all| progress(bytes / 2 / all * done, bytes))?;
+    copy_all(tree, &mut tree.upkeep.lock().expect("no panic while locked"))?;
+    note_known(tree, is_log_empty)?;
     if !tree.space.is_marking() {
         tree.top.wait_for_readers();
         tree.space.trim()?;
@@ -116,12 +134,26 @@ pub(crate) fn close<R: Region>(tree: &SpTree<R>, progress: &mut dyn FnMut(u64, u
     Ok(())
 }
 
+/// Notes for the next opening what it need not find out, if it opens from the copy of the top
+/// layer.
+fn note_known<R: Region>(tree: &SpTree<R>, is_log_empty: bool) -> Result<()> {
+    if !tree.anchors.is_used() {
+        return Ok(());
+    }
+    let is_counted = tree.is_counted || tree.folded() == 0;
+    let closing = Closing {
+        entries: is_counted.then(|| tree.entries()),
+        next_mark: is_log_empty.then(|| tree.log.next_mark()),
+    };
+    note_closing(&tree.space, closing)
+}
+
 /// A description for people.
 pub(crate) fn inspect<R: Region>(tree: &SpTree<R>) -> String {
     let mut text = String::new();
     let region = tree.space.region();
     let state = if tree.state.load(Ordering::Relaxed) == OPEN { "open" } else { "closed" };
-    let lines: [(&str, String); 12] = [
+    let lines: [(&str, String); 14] = [
         ("state", state.into()),
         ("region", tree.space.name().into()),
         ("survives", region.class().to_string()),
@@ -130,6 +162,8 @@ pub(crate) fn inspect<R: Region>(tree: &SpTree<R>) -> String {
         ("entries", tree.entries().to_string()),
         ("leaves", tree.top.leaves().to_string()),
         ("leaves_unchecked", tree.unchecked().to_string()),
+        ("nodes_folded", tree.folded().to_string()),
+        ("top_copy_bytes", tree.anchors.region_bytes().to_string()),
         ("write_buffers", tree.buffers.count().to_string()),
         ("log_bytes", tree.log.bytes().to_string()),
         ("node_bytes", tree.nodes.bytes().to_string()),

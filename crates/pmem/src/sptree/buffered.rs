@@ -298,7 +298,7 @@ pub(crate) fn make_room<R: Region>(tree: &SpTree<R>) -> Result<()> {
         }
     }
     match is_whole {
-        true => tree.log.emptied(segment),
+        true => tree.log.emptied(&tree.space, segment),
         false => tree.log.keep(segment),
     }
     Ok(())
@@ -334,14 +334,14 @@ fn empty_leaf<R: Region>(tree: &SpTree<R>, at: u64, mark: u32) -> Result<()> {
 }
 
 /// All buffers go to their leaves, and the log is empty. By whoever has the gate alone. What has no
-/// room or is damaged stays in the log.
+/// room or is damaged stays in the log, and the answer is false.
 ///
 /// # Errors
 /// `Io`, `Poisoned`.
 pub(crate) fn empty_all<R: Region>(
     tree: &SpTree<R>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
+) -> Result<bool> {
     let made = tree.buffers.made();
     let mut is_whole = true;
     for number in 1..=made {
@@ -358,9 +358,9 @@ pub(crate) fn empty_all<R: Region>(
         }
     }
     if is_whole {
-        tree.log.emptied_all();
+        tree.log.emptied_all(&tree.space);
     }
-    Ok(())
+    Ok(is_whole)
 }
 
 /// The node of a key, emptied of what its buffer had.

@@ -8,6 +8,7 @@ use super::layout::{SUM, Slot, sum_word};
 use super::leaf::{Leaf, bits};
 use super::nodes::Node;
 use super::tree::{Locked, SpTree};
+use super::unfold::{FEW, unfold};
 use silica_base::Result;
 use silica_device::region::Region;
 use std::sync::atomic::Ordering;
@@ -26,20 +27,26 @@ struct Contents {
     sum: u32,
 }
 
-/// Checks the leaf of node `number` unless it was checked.
+/// Checks the leaf of node `number` unless it was checked. A node that is folded is unfolded
+/// instead: the caller searches again if the node is unchecked.
 ///
 /// # Errors
 /// `Corruption`; the leaf stays unchecked.
 pub(crate) fn check_node<R: Region>(tree: &SpTree<R>, number: u32) -> Result<()> {
     let node = tree.nodes.get(number);
-    node.lock();
-    let locked = Locked { node };
-    check_locked(tree, &locked)
+    {
+        node.lock();
+        let locked = Locked { node };
+        if !node.is_folded() {
+            return check_locked(tree, &locked);
+        }
+    }
+    unfold(tree, number, FEW)
 }
 
-/// As [`check_node`], by the holder of the lock.
+/// As [`check_node`], by the holder of the lock; a node that is folded stays as it is.
 pub(crate) fn check_locked<R: Region>(tree: &SpTree<R>, locked: &Locked<'_>) -> Result<()> {
-    if !locked.node.is_unchecked() {
+    if !locked.node.is_unchecked() || locked.node.is_folded() {
         return Ok(());
     }
     let leaf = tree.leaf(locked.node.leaf());

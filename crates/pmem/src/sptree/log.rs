@@ -5,8 +5,10 @@
 //!    buffer's entries and the leaf's next mark reach the leaf together, so from then on none of
 //!    the buffer's records counts, and before that all of them do.
 //! 3. A mark that a leaf gets is one that no record in the log has with that leaf's place. Marks
-//!    are numbers in turn. The log holds fewer records than marks come around in, so only a leaf
-//!    whose mark comes soon could have the same one twice, and such a leaf gets no buffer.
+//!    are numbers in turn, of 32 bits, and none of a whole record in the log is old: a segment
+//!    whose records do not count any more gets another lap, under which they are none, and a
+//!    segment that its lane does not fill for long is closed. So only a leaf whose mark comes soon
+//!    could have the same one twice, and such a leaf gets no buffer.
 //! 4. Records of one leaf and mark are ordered by their ordinals, whatever segments they lie in. So
 //!    threads append to segments of their own.
 //! 5. A segment is written again only when none of its records counts.
@@ -37,9 +39,12 @@ const LANES: usize = 8;
 /// The log is short of room if fewer segments are left.
 const SPARE_SEGMENTS: usize = 2;
 const PAGE_BITS: u32 = 36;
-/// Marks that are taken while a record is in the log, at most: there are two million records, and a
-/// record brings at most one mark for its leaf and some for leaves made of it.
-const MARKS_SOON: u32 = 1 << 24;
+/// Segments that are begun while another one is being filled, at most.
+const LAPS_OPEN_MAX: u64 = 1024;
+/// Marks that are taken while a record is in the log, at most. There are two million records, and
+/// ten million are written before a segment is closed; a record brings one mark for its leaf and
+/// some for leaves made of it, and leaves without buffers bring one for some 30 inserts.
+const MARKS_SOON: u32 = 1 << 28;
 
 /// A record: a place of a leaf's buffer changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +122,15 @@ struct Segments {
     lap: u64,
 }
 
+/// Which marks an opening knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Marks<'m> {
+    /// Those of all leaves: records of the log may count.
+    Of(&'m [u32]),
+    /// The next one that is free: no record of the log counts.
+    From(u32),
+}
+
 /// What an opening finds in the log.
 pub(crate) struct Found {
     pub(crate) log: Log,
@@ -162,15 +176,19 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of a region that may have `region_bytes`, as the root says it. Leaves have
-    /// `leaf_marks`.
+    /// True if the region has a log.
+    pub(crate) fn is_there<R: Region>(space: &Space<R>) -> bool {
+        space.region().load(TABLE) != 0
+    }
+
+    /// The log of a region that may have `region_bytes`, as the root says it.
     ///
     /// # Errors
     /// `Corruption`.
     pub(crate) fn open<R: Region>(
         space: &Space<R>,
         region_bytes: u64,
-        leaf_marks: &[u32],
+        marks: Marks<'_>,
     ) -> Result<Found> {
         let (region, store) = (space.region(), space.store());
         let (mut segments, mut records) = (Segments::default(), Vec::new());
@@ -191,8 +209,10 @@ impl Log {
             let lap = unchecked(store, start, region.load(start)).unwrap_or(0);
             let segment = Segment { at: start, bytes, lap };
             segments.lap = segments.lap.max(lap);
-            let key = |(at, record): (u64, Record)| Key::new(&record, number, at - start);
-            records.extend(read(region, store, &segment).map(key));
+            if let Marks::Of(_) = marks {
+                let key = |(at, record): (u64, Record)| Key::new(&record, number, at - start);
+                records.extend(read(region, store, &segment).map(key));
+            }
             segments.all.push(segment);
         }
         if space.is_marking() {
@@ -202,12 +222,15 @@ impl Log {
         let mut numbers: Vec<usize> = (0..segments.all.len()).collect();
         numbers.sort_by_key(|number| segments.all[*number].lap);
         segments.full = numbers.into();
-        // A store without a log has leaves without marks.
-        let mut marks: Vec<u32> = match segments.all.is_empty() {
-            true => Vec::new(),
-            false => leaf_marks.iter().copied().filter(|mark| *mark != 0).collect(),
+        let next_mark = match marks {
+            // A store without a log has leaves without marks.
+            Marks::Of(_) if segments.all.is_empty() => 1,
+            Marks::Of(leaves) => {
+                let of_leaves = leaves.iter().copied().filter(|mark| *mark != 0);
+                unused_mark(of_leaves.chain(records.iter().map(|key| key.mark())).collect())
+            }
+            Marks::From(next) => next,
         };
-        marks.extend(records.iter().map(|record: &Key| record.mark()));
         let bytes_max = region_bytes / REGION_SHARE;
         let segment_bytes = (bytes_max / SEGMENTS_MAX as u64 / PAGE_BYTES * PAGE_BYTES)
             .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
@@ -217,7 +240,7 @@ impl Log {
             lanes: std::array::from_fn(|_| Mutex::default()),
             segment_bytes,
             bytes_max: AtomicU64::new(bytes_max.max(2 * segment_bytes)),
-            next_mark: AtomicU32::new(unused_mark(marks)),
+            next_mark: AtomicU32::new(next_mark),
             records: AtomicU64::new(0),
         };
         Ok(Found { log, records })
@@ -240,6 +263,11 @@ impl Log {
                 return mark;
             }
         }
+    }
+
+    /// The mark that a leaf gets next.
+    pub(crate) fn next_mark(&self) -> u32 {
+        self.next_mark.load(Ordering::Relaxed)
     }
 
     /// True if a leaf with this mark might get it again while its records are still in the log.
@@ -286,6 +314,7 @@ impl Log {
         space: &Space<R>,
         done: Option<Open>,
     ) -> Result<Option<Open>> {
+        self.close_idle();
         let mut segments = self.segments();
         segments.full.extend(done.map(|open| open.number));
         let number = match segments.free.pop() {
@@ -296,14 +325,21 @@ impl Log {
         let left = segments.free.len() + (room / self.segment_bytes) as usize;
         self.is_short.store(left < SPARE_SEGMENTS, Ordering::Relaxed);
         let Some(number) = number else { return Ok(None) };
-        segments.lap += 1;
-        segments.all[number].lap = segments.lap;
-        let segment = segments.all[number];
-        let region = space.region();
-        region.store(segment.at, checked(space.store(), segment.at, segment.lap));
         // The first record's fence covers it: no record counts under another lap.
-        region.flush(segment.at, 8);
+        let segment = renew(space, &mut segments, number);
         Ok(Some(Open { segment, number, next: segment.at + HEADER_BYTES }))
+    }
+
+    /// Closes segments of lanes that write so little that other lanes have begun many meanwhile.
+    fn close_idle(&self) {
+        let lap = self.segments().lap;
+        for lane in &self.lanes {
+            // A lane that is in use is not idle.
+            let Ok(mut lane) = lane.try_lock() else { continue };
+            if let Some(open) = lane.take_if(|open| lap - open.segment.lap > LAPS_OPEN_MAX) {
+                self.segments().full.push_back(open.number);
+            }
+        }
     }
 
     /// Adds a segment to the log if it may grow.
@@ -355,8 +391,10 @@ impl Log {
     }
 
     /// No record of the segment counts any more.
-    pub(crate) fn emptied(&self, number: usize) {
+    /// They are none from here on: the segment has another lap, durably at a later fence.
+    pub(crate) fn emptied<R: Region>(&self, space: &Space<R>, number: usize) {
         let mut segments = self.segments();
+        renew(space, &mut segments, number);
         segments.free.push(number);
         let is_short = segments.free.len() < SPARE_SEGMENTS && !segments.full.is_empty();
         self.is_short.store(is_short, Ordering::Relaxed);
@@ -370,14 +408,17 @@ impl Log {
     }
 
     /// No record at all counts any more: every segment may be written again.
-    pub(crate) fn emptied_all(&self) {
+    pub(crate) fn emptied_all<R: Region>(&self, space: &Space<R>) {
         for lane in &self.lanes {
             let open = lane.lock().expect("no panic while locked").take();
             self.segments().full.extend(open.map(|open| open.number));
         }
         let mut segments = self.segments();
         let full = std::mem::take(&mut segments.full);
-        segments.free.extend(full);
+        for number in full {
+            renew(space, &mut segments, number);
+            segments.free.push(number);
+        }
         self.is_short.store(false, Ordering::Relaxed);
     }
 
@@ -391,6 +432,16 @@ impl Log {
         let bytes = (region_bytes / REGION_SHARE).max(2 * self.segment_bytes);
         self.bytes_max.store(bytes, Ordering::Relaxed);
     }
+}
+
+/// Gives a segment the next lap: whole records under another one are none.
+fn renew<R: Region>(space: &Space<R>, segments: &mut Segments, number: usize) -> Segment {
+    segments.lap += 1;
+    segments.all[number].lap = segments.lap;
+    let segment = segments.all[number];
+    space.region().store(segment.at, checked(space.store(), segment.at, segment.lap));
+    space.region().flush(segment.at, 8);
+    segment
 }
 
 fn bytes_of(segments: &Segments) -> u64 {

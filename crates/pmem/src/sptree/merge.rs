@@ -40,6 +40,10 @@ pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<boo
     if !is_same {
         return Ok(false);
     }
+    // Room is gained when the leaves behind a folded node are known.
+    if left.node.is_folded() || right.node.is_folded() {
+        return Ok(false);
+    }
     check_locked(tree, &left)?;
     check_locked(tree, &right)?;
     let (into, from) = (tree.leaf(left.node.leaf()), tree.leaf(right.node.leaf()));
@@ -73,6 +77,7 @@ pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<boo
             new: checked(tree.space.store(), into.at + NEXT, next),
         },
     ];
+    tree.anchors.retract(&tree.space, from.at);
     if let Err(error) = tree.space.commit(&words) {
         return Err(tree.poison(error));
     }

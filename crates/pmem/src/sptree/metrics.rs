@@ -2,7 +2,7 @@
 
 use super::counts::Counts;
 use super::tree::SpTree;
-use crate::space::DURABILITY_CLASS;
+use crate::space::{DURABILITY_CLASS, MEDIA_METRICS};
 use silica_base::Striped;
 use silica_device::region::Region;
 use silica_engine::{Metric, MetricVisitor};
@@ -13,8 +13,15 @@ pub const METRICS: &[Metric] = &[
     Metric::gauge("region_bytes", "bytes of the region"),
     Metric::gauge("region_live_bytes", "bytes of leaves and entries in the region"),
     DURABILITY_CLASS,
+    MEDIA_METRICS[0],
+    MEDIA_METRICS[1],
     Metric::gauge("leaves", "leaves"),
     Metric::gauge("leaves_unchecked", "leaves that were not checked since the opening"),
+    Metric::gauge(
+        "nodes_folded",
+        "nodes that stand for the leaves behind theirs until somebody comes there",
+    ),
+    Metric::gauge("top_copy_bytes", "bytes of the copy of the top layer in the region"),
     Metric::gauge("history_bytes", "memory of what keys were for snapshots that are held"),
     Metric::counter("leaf_splits", "leaves split"),
     Metric::counter("leaf_merges", "leaves merged with a neighbour"),
@@ -33,9 +40,9 @@ pub const METRICS: &[Metric] = &[
 pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisitor) {
     let counts: &Striped<Counts> = &tree.counts;
     let space = &tree.space;
-    let entries = tree.entries();
+    let entries = tree.entries_guess();
     let index = tree.index_bytes();
-    let values: [(&'static str, f64); 30] = [
+    let values: [(&'static str, f64); 32] = [
         ("gets", counts.sum(|c| &c.gets) as f64),
         ("get_hits", counts.sum(|c| &c.hits) as f64),
         ("filter_misses", counts.sum(|c| &c.filter_misses) as f64),
@@ -64,10 +71,13 @@ pub(crate) fn report<R: Region>(tree: &SpTree<R>, visitor: &mut dyn MetricVisito
         ("durability_class", f64::from(space.durability_class())),
         ("leaves", tree.top.leaves() as f64),
         ("leaves_unchecked", tree.unchecked() as f64),
+        ("nodes_folded", tree.folded() as f64),
+        ("top_copy_bytes", tree.anchors.region_bytes() as f64),
         ("history_bytes", tree.history.bytes() as f64),
         ("redo_records", f64::from(space.redo_records())),
     ];
     for (name, value) in values {
         visitor.metric(name, value);
     }
+    space.report_media(visitor);
 }

@@ -7,11 +7,13 @@
 //! says when to use it.
 
 mod admin;
+mod anchors;
 mod apply;
 mod buffered;
 mod buffers;
 mod change;
 mod check;
+mod copying;
 mod counts;
 mod engine;
 mod entry;
@@ -31,14 +33,20 @@ mod pieces;
 mod plan;
 mod read;
 mod replay;
+mod root;
 mod run;
+mod salvage;
 mod snapshot;
 mod sync;
 mod tags;
 mod top;
 mod tree;
+mod unfold;
 mod upkeep;
 mod write;
+
+pub(crate) use open::NAME;
+pub(crate) use salvage::salvage;
 
 pub use metrics::METRICS;
 pub use options::OPTIONS;

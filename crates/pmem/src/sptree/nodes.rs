@@ -28,10 +28,13 @@ const FILTER_BITS: u64 = 6 * 64;
 
 /// The leaf was not checked since the opening, and its filter is empty.
 const IS_UNCHECKED: u64 = 1 << 63;
+/// The node stands for the leaves behind its own, too: see `unfold.rs`. It has no buffer then.
+const IS_FOLDED: u64 = 1 << 62;
 /// Bits of a leaf's place in its word; behind them is the number of the leaf's write buffer.
 const PLACE_BITS: u32 = 40;
-/// Bits of a buffer's number.
-pub(crate) const BUFFER_BITS: u32 = 23;
+/// Bits of a buffer's number: a log of 64 MiB has two million records, and a buffer has one at
+/// least.
+pub(crate) const BUFFER_BITS: u32 = 22;
 
 /// A node.
 #[derive(Clone, Copy)]
@@ -52,7 +55,7 @@ impl<'n> Node<'n> {
     /// The number of the leaf's write buffer, 0 if it has none.
     #[inline(always)]
     pub(crate) fn buffer(self) -> u32 {
-        (self.0[LEAF].load(Ordering::Relaxed) << 1 >> (PLACE_BITS + 1)) as u32
+        (self.0[LEAF].load(Ordering::Relaxed) << 2 >> (PLACE_BITS + 2)) as u32
     }
 
     /// Only for the holder of the lock.
@@ -66,6 +69,19 @@ impl<'n> Node<'n> {
     #[inline(always)]
     pub(crate) fn is_unchecked(self) -> bool {
         self.0[LEAF].load(Ordering::Relaxed) & IS_UNCHECKED != 0
+    }
+
+    /// True if the node stands for leaves behind its own, too. Such a node is unchecked.
+    #[inline(always)]
+    pub(crate) fn is_folded(self) -> bool {
+        self.0[LEAF].load(Ordering::Relaxed) & IS_FOLDED != 0
+    }
+
+    /// The node, whose leaf is unchecked, stands for the leaves behind it, too. Only for who made
+    /// it.
+    pub(crate) fn fold(self) {
+        let word = self.0[LEAF].load(Ordering::Relaxed);
+        self.0[LEAF].store(word | IS_FOLDED, Ordering::Relaxed);
     }
 
     /// Where the leaf lies from here on; it has no buffer. Only for the holder of the lock.

@@ -1,43 +1,49 @@
 //! A store is made or opened (section 4.4.6).
 //!
 //! The root page names the first leaf; from there the leaves are linked, each with its lowest key.
-//! An opening walks the links, reads one line a leaf, and makes nodes and top layer of it: the
-//! store serves at once. Each leaf is checked, and its filter made, when it is first touched, by a
-//! user or by background work. Splits and merges change their words together, so there is nothing
-//! to repair.
+//! An opening makes folded nodes of the leaves that the region's copy of the top layer names, and
+//! serves at once (`unfold.rs`). It walks all links instead, which takes one line a leaf, if there
+//! is no copy, or if the log may have records that count: they are of leaves that have to be known.
+//!
+//! Each leaf is checked, and its filter made, when it is first touched, by a user or by background
+//! work. Splits and merges change their words together, so there is nothing to repair.
 
+use super::anchors::Anchors;
 use super::buffers::Buffers;
 use super::leaf::{Leaf, is_possible};
-use super::log::{Found, Log};
+use super::log::{Found, Log, Marks};
 use super::nodes::Nodes;
 use super::options::Config;
 use super::plan::{too_many_leaves, write_marked_leaf};
 use super::replay::replay;
+use super::root::{self, Closing, Root};
 use super::top::Top;
 use super::tree::{OPEN, SpTree, Upkeep};
-use super::{counts::Counts, entry, history::History, layout, write};
-use crate::space::{Change, Kind, Opened, ROOT, Settings, Space};
-use silica_base::{Biased, Error, Format, HashSeed, Result, Striped, checksum};
+use super::{counts::Counts, entry, history::History, write};
+use crate::space::{Kind, Opened, ROOT, Settings, Space};
+use silica_base::{Biased, Error, HashSeed, Result, Striped};
 use silica_device::region::{Region, Regions};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{Capabilities, Descriptor, Environment, Limits, OptionValues};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-const FORMAT: Format =
-    Format { name: "sptree root", magic: b"SiST", version_bytes: 4, version: 2, steps: &[|_| ()] };
+/// Anchors that an opening looks at, at most: some 10 ms. Of more, a part is as good.
+const ANCHORS_MAX: usize = 8192;
+/// Leaves whose first lines are asked for ahead.
+const LEAVES_AHEAD: usize = 16;
 /// The region's name.
-const NAME: &str = "sptree";
-/// Offsets in the root page.
-const SEED: u64 = ROOT + 8;
-const FRONT_SUM: u64 = ROOT + 24;
-const FIRST_LEAF: u64 = ROOT + 32;
-
+pub(crate) const NAME: &str = "sptree";
 /// What an opening finds.
+#[derive(Default)]
 struct Walked {
     /// Lowest keys and nodes, in order.
     leaves: Vec<(Vec<u8>, u32)>,
     entries: u64,
+    /// `entries` are those of all leaves.
+    is_counted: bool,
+    /// Nodes that stand for leaves behind theirs, too.
+    folded: u64,
     unchecked: u64,
     /// Marks of the leaves.
     marks: Vec<u32>,
@@ -49,38 +55,62 @@ struct Parts {
     nodes: Nodes,
     buffers: Buffers,
     log: Log,
+    anchors: Anchors,
     walked: Walked,
 }
 
 impl Parts {
     /// Reads a store, or makes it.
-    fn read<R: Region>(space: &Space<R>, new_seed: HashSeed, config: &Config) -> Result<Parts> {
+    fn read<R: Region>(
+        space: &Space<R>,
+        new_seed: HashSeed,
+        config: &Config,
+        was_settled: bool,
+    ) -> Result<Parts> {
         let (nodes, buffers) = (Nodes::new(), Buffers::new());
-        // Its first word is stored last, so a region without it never was a store.
-        let (seed, mut walked) = if space.region().load(ROOT) == 0 {
-            let first = make(space, new_seed)?;
-            let node = nodes.make(first, false).ok_or_else(too_many_leaves)?;
-            (
-                new_seed,
-                Walked {
-                    leaves: vec![(Vec::new(), node)],
-                    entries: 0,
-                    unchecked: 0,
-                    marks: Vec::new(),
-                },
-            )
-        } else {
-            let (seed, first) = read_root(space, config.buffers_percent > 0)?;
-            (seed, walk(space, &nodes, first)?)
-        };
-        let marks = std::mem::take(&mut walked.marks);
         let region_bytes = Config::region_bytes(config.memory_bytes);
-        let Found { log, records } = Log::open(space, region_bytes, &marks)?;
+        // Its first word is stored last, so a region without it never was a store.
+        if space.region().load(ROOT) == 0 {
+            let first = write_marked_leaf(space, (b"", &[], 0), 0, &mut Vec::new())?;
+            let Root { seed, first_leaf } = root::make(space, new_seed, first)?;
+            let node = nodes.make(first_leaf, false).ok_or_else(too_many_leaves)?;
+            let leaves = vec![(Vec::new(), node)];
+            let walked = Walked { leaves, is_counted: true, ..Walked::default() };
+            let Found { log, .. } = Log::open(space, region_bytes, Marks::Of(&[]))?;
+            return Ok(Parts { seed, nodes, buffers, log, anchors: Anchors::default(), walked });
+        }
+        let Root { seed, first_leaf } = root::read(space)?;
+        if config.buffers_percent > 0 {
+            let upgrade = root::upgrade(space);
+            if !upgrade.is_empty() {
+                space.commit(&upgrade)?;
+            }
+        }
+        let anchors = Anchors::open(space)?;
+        let closing = if was_settled { root::closing(space) } else { Closing::default() };
+        let has_records = Log::is_there(space) && closing.next_mark.is_none();
+        if !has_records && let Some(mut walked) = anchored(space, &nodes, first_leaf, &anchors)? {
+            walked.is_counted = closing.entries.is_some();
+            walked.entries = closing.entries.unwrap_or(0);
+            let next_mark = closing.next_mark.unwrap_or(1);
+            let Found { log, .. } = Log::open(space, region_bytes, Marks::From(next_mark))?;
+            return Ok(Parts { seed, nodes, buffers, log, anchors, walked });
+        }
+        let mut walked = walk(space, &nodes, first_leaf)?;
+        anchors.retain(space, &sorted_leaves(&nodes, &walked.leaves));
+        let marks = std::mem::take(&mut walked.marks);
+        let Found { log, records } = Log::open(space, region_bytes, Marks::Of(&marks))?;
         let leaves = walked.leaves.iter().zip(marks).map(|((_, number), mark)| (*number, mark));
         let added = replay(space, &log, &nodes, &buffers, leaves, records)?;
         walked.entries = walked.entries.wrapping_add_signed(added);
-        Ok(Parts { seed, nodes, buffers, log, walked })
+        Ok(Parts { seed, nodes, buffers, log, anchors, walked })
     }
+}
+
+fn sorted_leaves(nodes: &Nodes, leaves: &[(Vec<u8>, u32)]) -> Vec<u64> {
+    let mut sorted: Vec<u64> = leaves.iter().map(|(_, node)| nodes.get(*node).leaf()).collect();
+    sorted.sort_unstable();
+    sorted
 }
 
 impl<R: Region> SpTree<R> {
@@ -105,7 +135,7 @@ impl<R: Region> SpTree<R> {
             salvage: false,
         };
         let Opened { space, was_settled, .. } = Space::open_on(regions, NAME, &settings)?;
-        match Parts::read(&space, seed, &config) {
+        match Parts::read(&space, seed, &config, was_settled) {
             Ok(parts) => {
                 let mut tree = Self::with(space, parts, config, environment);
                 tree.may_be_torn = !was_settled;
@@ -123,7 +153,7 @@ impl<R: Region> SpTree<R> {
     }
 
     fn with(space: Space<R>, parts: Parts, config: Config, environment: &Environment) -> SpTree<R> {
-        let Parts { seed, nodes, buffers, log, walked } = parts;
+        let Parts { seed, nodes, buffers, log, anchors, walked } = parts;
         let top = Top::new(&walked.leaves);
         SpTree {
             is_marking: AtomicBool::new(space.is_marking()),
@@ -135,12 +165,15 @@ impl<R: Region> SpTree<R> {
             nodes,
             buffers,
             log,
+            anchors,
             buffer_bytes_max: AtomicU64::new(0),
             top,
             history: History::default(),
             gate: Biased::new(()),
             counts: Striped::<Counts>::default(),
             entries_at_open: walked.entries,
+            is_counted: walked.is_counted,
+            folded: AtomicU64::new(walked.folded),
             unchecked: AtomicU64::new(walked.unchecked),
             next_expiry_ms: AtomicU64::new(u64::MAX),
             memory_bytes: AtomicU64::new(config.memory_bytes),
@@ -150,15 +183,10 @@ impl<R: Region> SpTree<R> {
                 check_from: Some(Vec::new()),
                 sweep_from: None,
                 sweep_expiry_ms: u64::MAX,
+                ..Upkeep::default()
             }),
             space,
         }
-    }
-
-    /// The change that makes a leaf the first.
-    pub(crate) fn first_leaf_word(&self, leaf: u64) -> Change {
-        let new = layout::checked(self.space.store(), FIRST_LEAF, leaf);
-        Change { offset: FIRST_LEAF, new }
     }
 }
 
@@ -184,66 +212,54 @@ fn descriptor(survives_power_cut: bool) -> Descriptor {
     }
 }
 
-/// The first eight bytes of the root page, as this version has them.
-fn front() -> u64 {
-    let mut bytes = [0; 8];
-    FORMAT.begin_in(&mut bytes);
-    u64::from_le_bytes(bytes)
-}
-
-fn front_sum(front: u64, seed: [u64; 2]) -> u64 {
-    let bytes: Vec<u8> = [front, seed[0], seed[1]].iter().flat_map(|w| w.to_le_bytes()).collect();
-    u64::from(checksum(&bytes))
-}
-
-/// Makes an empty store. Its first leaf.
-fn make<R: Region>(space: &Space<R>, seed: HashSeed) -> Result<u64> {
-    let region = space.region();
-    let leaf = write_marked_leaf(space, (b"", &[], 0), 0, &mut Vec::new())?;
-    let words: [u64; 2] =
-        std::array::from_fn(|at| u64::from_le_bytes(*seed.0[8 * at..].first_chunk().expect("8")));
-    region.store(SEED, words[0]);
-    region.store(SEED + 8, words[1]);
-    region.store(FRONT_SUM, front_sum(front(), words));
-    region.store(FIRST_LEAF, layout::checked(space.store(), FIRST_LEAF, leaf));
-    region.flush(ROOT, 64);
-    region.fence()?;
-    region.store(ROOT, front());
-    region.flush(ROOT, 8);
-    region.fence()?;
-    Ok(leaf)
-}
-
-/// The seed and the first leaf. A root of an older version becomes one of this if `has_log`: from
-/// then on releases that do not know the log refuse it.
-fn read_root<R: Region>(space: &Space<R>, has_log: bool) -> Result<(HashSeed, u64)> {
-    let region = space.region();
-    let old = region.load(ROOT);
-    FORMAT.version_of(space.name(), ROOT, &old.to_le_bytes())?;
-    let words = [region.load(SEED), region.load(SEED + 8)];
-    if region.load(FRONT_SUM) != front_sum(old, words) {
-        let detail = "the root does not match its checksum: restore a backup";
-        return Err(Error::corruption(space.name(), FRONT_SUM, detail));
+/// Folded nodes of the first leaf and of the leaves that the copy names; `None` if it names none.
+fn anchored<R: Region>(
+    space: &Space<R>,
+    nodes: &Nodes,
+    first: u64,
+    anchors: &Anchors,
+) -> Result<Option<Walked>> {
+    let named = anchors.leaves();
+    let stride = named.len().div_ceil(ANCHORS_MAX).max(1);
+    let named: Vec<u64> = named.into_iter().step_by(stride).collect();
+    if named.is_empty() {
+        return Ok(None);
     }
-    let first = layout::unchecked(space.store(), FIRST_LEAF, region.load(FIRST_LEAF));
-    let first = first.ok_or_else(|| {
-        Error::corruption(space.name(), FIRST_LEAF, "the first leaf is not known: restore a backup")
-    })?;
-    if has_log && old != front() {
-        space.commit(&[
-            Change { offset: ROOT, new: front() },
-            Change { offset: FRONT_SUM, new: front_sum(front(), words) },
-        ])?;
+    let first_low = is_possible(space.region(), first).then(|| Leaf::new(space, first).low());
+    if !first_low.is_some_and(|low| low.is_ok_and(|(low, _)| low.is_empty())) {
+        let detail = "the first leaf is damaged: restore a backup";
+        return Err(Error::corruption(space.name(), first, detail));
     }
-    let mut seed = HashSeed([0; 16]);
-    seed.0[..8].copy_from_slice(&words[0].to_le_bytes());
-    seed.0[8..].copy_from_slice(&words[1].to_le_bytes());
-    Ok((seed, first))
+    let mut found = vec![(Vec::new(), first)];
+    for (number, at) in named.iter().enumerate() {
+        if let Some(later) = named.get(number + LEAVES_AHEAD) {
+            space.region().prefetch(*later);
+        }
+        // A leaf that is damaged is met, and told of, by the way along the links.
+        if let Ok((low, _)) = Leaf::new(space, *at).low()
+            && *at != first
+        {
+            found.push((low, *at));
+        }
+    }
+    found.sort_unstable();
+    if found.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        // Two leaves of one key cannot both be of the list: the walk decides.
+        return Ok(None);
+    }
+    let mut walked = Walked { folded: found.len() as u64, ..Walked::default() };
+    walked.unchecked = walked.folded;
+    for (low, at) in found {
+        let number = nodes.make(at, true).ok_or_else(too_many_leaves)?;
+        nodes.get(number).fold();
+        walked.leaves.push((low, number));
+    }
+    Ok(Some(walked))
 }
 
 /// Follows the links from the first leaf on.
 fn walk<R: Region>(space: &Space<R>, nodes: &Nodes, first: u64) -> Result<Walked> {
-    let mut walked = Walked { leaves: Vec::new(), entries: 0, unchecked: 0, marks: Vec::new() };
+    let mut walked = Walked { is_counted: true, ..Walked::default() };
     let damaged = |torn: entry::Torn| torn.error(space.name());
     let mut at = Some(first);
     while let Some(leaf) = at {

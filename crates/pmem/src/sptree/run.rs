@@ -92,9 +92,12 @@ impl Run {
                 check_node(tree, self.bounds.node)?;
                 continue;
             }
-            let leaf = tree.leaf(node.leaf());
-            let buffer = tree.buffer_of(node);
             let read = tree.top.view(|_| {
+                // A leaf that is one now stays within the region until this view ends.
+                if !end_read(node.lock_word(), self.bounds.version) {
+                    return Ok(false);
+                }
+                let (leaf, buffer) = (tree.leaf(node.leaf()), tree.buffer_of(node));
                 let is_in_order = self.read(tree, &leaf, moment)?;
                 buffer.map_or(Ok(()), |buffer| self.read_buffer(&leaf, buffer, moment))?;
                 Ok::<_, Torn>(is_in_order)
@@ -105,7 +108,7 @@ impl Run {
             }
             let is_in_order = read.map_err(|torn| torn.error(tree.space.name()))?;
             if !is_in_order && tree.config.has_sequences {
-                self.note_order(tree, &leaf);
+                self.note_order(tree, &tree.leaf(node.leaf()));
             }
             break;
         }

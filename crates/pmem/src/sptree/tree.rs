@@ -1,7 +1,9 @@
 //! The tree's parts, and what all of its work begins with.
 
+use super::anchors::{Anchors, SPACING};
 use super::buffers::{BUFFER_BYTES, Buffer, Buffers};
 use super::counts::Counts;
+use super::entry::Torn;
 use super::history::{History, Kept};
 use super::leaf::Leaf;
 use super::lock::unlock;
@@ -27,6 +29,8 @@ pub struct SpTree<R: Region> {
     pub(crate) nodes: Nodes,
     pub(crate) buffers: Buffers,
     pub(crate) log: Log,
+    /// The region's copy of the top layer.
+    pub(crate) anchors: Anchors,
     /// Bytes of memory that buffers may take.
     pub(crate) buffer_bytes_max: AtomicU64,
     pub(crate) top: Top,
@@ -34,8 +38,12 @@ pub struct SpTree<R: Region> {
     /// Writes of one key hold it together; batches, and whoever takes a snapshot, hold it alone.
     pub(crate) gate: Biased<()>,
     pub(crate) counts: Striped<Counts>,
-    /// Entries when the store was opened.
+    /// Entries when the store was opened, of the leaves that were known then.
     pub(crate) entries_at_open: u64,
+    /// Entries of folded nodes are in `entries_at_open`: the region was closed cleanly.
+    pub(crate) is_counted: bool,
+    /// Nodes that stand for leaves behind theirs, too.
+    pub(crate) folded: AtomicU64,
     /// Leaves that were not checked since the opening.
     pub(crate) unchecked: AtomicU64,
     /// The region was not settled when it was opened: the last change of a leaf may be half there.
@@ -51,6 +59,9 @@ pub struct SpTree<R: Region> {
     pub(crate) upkeep: Mutex<Upkeep>,
 }
 
+/// Entries of a leaf after random inserts: docs/benchmarks/sptree.md.
+const ENTRIES_OF_LEAF: u64 = 43;
+
 /// Where background work goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
@@ -60,6 +71,10 @@ pub(crate) struct Upkeep {
     pub(crate) sweep_from: Option<Vec<u8>>,
     /// When the first entry expires of those that the sweep has met.
     pub(crate) sweep_expiry_ms: u64,
+    /// The first key whose leaf the copy of the top layer may lack, during a pass.
+    pub(crate) copy_from: Option<Vec<u8>>,
+    /// Leaves that the pass has met since the last one that the copy has.
+    pub(crate) copy_since: u64,
 }
 
 /// States of a tree.
@@ -83,6 +98,11 @@ impl<R: Region> SpTree<R> {
         Leaf::new(&self.space, at)
     }
 
+    /// Something that was read under a node's lock is damaged.
+    pub(crate) fn torn(&self, torn: Torn) -> Error {
+        torn.error(self.space.name())
+    }
+
     /// The hash of a key, of which tag and filter take their bits.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
@@ -94,7 +114,24 @@ impl<R: Region> SpTree<R> {
         self.entries_at_open.wrapping_add(self.counts.sum(|counts| &counts.entries))
     }
 
-    /// Leaves that were not checked since the opening.
+    /// Nodes that stand for leaves behind theirs, too.
+    pub(crate) fn folded(&self) -> u64 {
+        self.folded.load(Ordering::Acquire)
+    }
+
+    /// Entries, with a guess for leaves that nobody has come to since an opening after a crash:
+    /// as many behind each folded node as behind those that were unfolded.
+    pub(crate) fn entries_guess(&self) -> u64 {
+        let (entries, folded) = (self.entries(), self.folded());
+        if self.is_counted || folded == 0 {
+            return entries;
+        }
+        let known = self.top.leaves().saturating_sub(folded).max(1);
+        let of_leaf = if entries == 0 { ENTRIES_OF_LEAF } else { entries / known };
+        entries + folded * SPACING * of_leaf
+    }
+
+    /// Leaves that were not checked since the opening; a folded node counts as one.
     pub(crate) fn unchecked(&self) -> u64 {
         self.unchecked.load(Ordering::Relaxed)
     }
@@ -112,7 +149,7 @@ impl<R: Region> SpTree<R> {
     }
 
     fn fixed_bytes(&self) -> u64 {
-        self.nodes.bytes() + self.top.bytes() + self.space.memory_bytes()
+        self.nodes.bytes() + self.top.bytes() + self.anchors.bytes() + self.space.memory_bytes()
     }
 
     /// Buffers that may be in use: a share of the leaves, as far as there is memory.

@@ -1,18 +1,25 @@
-//! Background work, a bounded piece at a time: leaves are checked after an opening, what has
+//! Background work, a bounded piece at a time: nodes are unfolded and leaves checked after an
+//! opening, the region's copy of the top layer follows the leaves, what has
 //! expired is removed, small chunks of the top layer are joined.
 
 use super::buffered::{empty_buffer_of, evict};
 use super::check::{check_node, scrub};
+use super::copying::copy_some;
 use super::entry::Header;
 use super::layout::LEAF_BYTES;
 use super::leaf::bits;
 use super::top::{Bounds, Seek};
 use super::tree::{Locked, SpTree, Upkeep};
+use super::unfold::{MANY, unfold};
 use super::write::{merge_few, remove_expired};
 use silica_base::Result;
 use silica_device::region::Region;
 use silica_engine::{Budget, Progress};
 use std::sync::atomic::Ordering;
+
+/// Free bytes of the region that are worth giving back: so many, and this share of the region.
+const GIVEN_BACK_MIN: u64 = 256 << 10;
+const GIVEN_BACK_SHARE: u64 = 8;
 
 /// Does a piece of what there is to do.
 ///
@@ -24,10 +31,30 @@ pub(crate) fn maintain<R: Region>(tree: &SpTree<R>, budget: Budget) -> Result<Pr
     let mut progress = Progress::default();
     check_some(tree, &mut upkeep, &mut leaves_left, &mut progress)?;
     sweep_some(tree, &mut upkeep, &mut leaves_left, &mut progress)?;
+    if upkeep.check_from.is_none() {
+        progress.more |= copy_some(tree, &mut upkeep, &mut leaves_left)?;
+    }
     progress.more |= tree.top.join_small();
     tree.share_memory();
     progress.more |= shrink_buffers(tree, leaves_left)?;
+    if budget.is_idle {
+        give_back(tree)?;
+    }
     Ok(progress)
+}
+
+/// Gives free space of the region back to the system, if there is much of it. Writes wait.
+fn give_back<R: Region>(tree: &SpTree<R>) -> Result<()> {
+    let bytes = tree.space.releasable_bytes();
+    let is_much = bytes >= GIVEN_BACK_MIN && bytes >= tree.space.region().len() / GIVEN_BACK_SHARE;
+    if !is_much || tree.space.is_marking() {
+        return Ok(());
+    }
+    // Writers look at leaves that a record of the log names, and readers at those of the top layer
+    // as it was: the region does not become shorter under them.
+    let _alone = tree.gate.write();
+    tree.top.wait_for_readers();
+    tree.space.trim().map(drop).map_err(|error| tree.poison(error))
 }
 
 /// Takes buffers away that there is no memory for any more; true if there are more of them.
@@ -61,7 +88,18 @@ fn check_some<R: Region>(
             return Ok(());
         }
         tree.top.bounds(Some(&from), Seek::At, &tree.nodes, &mut bounds);
-        if tree.nodes.get(bounds.node).is_unchecked() {
+        let node = tree.nodes.get(bounds.node);
+        if node.is_folded() {
+            let leaves = (*leaves_left).min(MANY as u64);
+            let unfolded = unfold(tree, bounds.node, leaves as usize);
+            upkeep.check_from = Some(from);
+            unfolded?;
+            // A link costs a tenth of the check of a leaf.
+            *leaves_left -= leaves.div_ceil(10);
+            progress.bytes += leaves * 64;
+            continue;
+        }
+        if node.is_unchecked() {
             if let Err(error) = check_node(tree, bounds.node) {
                 upkeep.check_from = Some(from);
                 return Err(error);
@@ -154,7 +192,7 @@ fn expired_keys<R: Region>(
 pub(crate) fn verify<R: Region>(tree: &SpTree<R>) -> Result<()> {
     let (mut from, mut bounds) = (Some(Vec::new()), Bounds::default());
     while let Some(key) = from {
-        let locked = lock_leaf(tree, &key, &mut bounds);
+        let locked = lock_leaf(tree, &key, &mut bounds)?;
         super::check::check_locked(tree, &locked)?;
         let leaf = tree.leaf(locked.node.leaf());
         let scrubbed = scrub(tree, locked.node, &leaf, &bounds.lower, bounds.upper.as_deref());
@@ -165,13 +203,24 @@ pub(crate) fn verify<R: Region>(tree: &SpTree<R>) -> Result<()> {
 }
 
 /// Locks the leaf of `key`: its bounds stay while it is locked.
-fn lock_leaf<'t, R: Region>(tree: &'t SpTree<R>, key: &[u8], bounds: &mut Bounds) -> Locked<'t> {
+///
+/// # Errors
+/// Those of [`unfold`].
+fn lock_leaf<'t, R: Region>(
+    tree: &'t SpTree<R>,
+    key: &[u8],
+    bounds: &mut Bounds,
+) -> Result<Locked<'t>> {
     let mut backoff = super::sync::Backoff::default();
     loop {
         tree.top.bounds(Some(key), Seek::At, &tree.nodes, bounds);
         let node = tree.nodes.get(bounds.node);
+        if node.is_folded() {
+            unfold(tree, bounds.node, MANY)?;
+            continue;
+        }
         if super::lock::try_lock(node.lock_word(), bounds.version) {
-            return Locked { node };
+            return Ok(Locked { node });
         }
         backoff.pause();
     }

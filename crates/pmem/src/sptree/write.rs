@@ -18,6 +18,7 @@ use super::run::keys_within;
 use super::sync::Backoff;
 use super::top::{Bounds, Seek};
 use super::tree::{Locked, SpTree};
+use super::unfold::{FEW, unfold};
 use crate::space::Change as WordChange;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::region::Region;
@@ -148,7 +149,7 @@ fn write_one<R: Region>(
     }
     let leaves_few = {
         let _with_others = tree.gate.read();
-        let Some((locked, number, version)) = lock_node(tree, op.key, expected) else {
+        let Some((locked, number, version)) = lock_node(tree, op.key, expected)? else {
             return Ok(false);
         };
         if is_over() {
@@ -171,21 +172,28 @@ fn write_one<R: Region>(
 
 /// Locks the node of `key`: its number, and the version it had; `None` if it is not in the expected
 /// state.
+///
+/// # Errors
+/// Those of [`unfold`].
 fn lock_node<'t, R: Region>(
     tree: &'t SpTree<R>,
     key: &[u8],
     expected: Option<Seen>,
-) -> Option<(Locked<'t>, u32, u64)> {
+) -> Result<Option<(Locked<'t>, u32, u64)>> {
     let mut backoff = Backoff::default();
     loop {
         let (number, version) = tree.top.find(key, &tree.nodes);
         if expected.is_some_and(|expected| expected != pack(number, version)) {
-            return None;
+            return Ok(None);
         }
         let node = tree.nodes.get(number);
+        if node.is_folded() {
+            unfold(tree, number, FEW)?;
+            continue;
+        }
         prefetch_of(tree, node);
         if try_lock(node.lock_word(), version) {
-            return Some((Locked { node }, number, version));
+            return Ok(Some((Locked { node }, number, version)));
         }
         backoff.pause();
     }
@@ -304,6 +312,10 @@ fn prepare_many<R: Region>(
     let (mut notes, mut bounds) = (Vec::new(), Bounds::default());
     while let Some(first) = changes.first() {
         tree.top.bounds(Some(first.key), Seek::At, &tree.nodes, &mut bounds);
+        if tree.nodes.get(bounds.node).is_folded() {
+            unfold(tree, bounds.node, FEW)?;
+            continue;
+        }
         let upper = bounds.upper.as_deref();
         let len = changes.partition_point(|change| upper.is_none_or(|upper| change.key < upper));
         let (own, rest) = changes.split_at(len);
@@ -323,7 +335,7 @@ pub(crate) fn remove_expired<R: Region>(tree: &SpTree<R>, key: &[u8], now_ms: u6
         return Ok(());
     }
     let hash = tree.hash(key);
-    let Some((locked, number, _)) = lock_node(tree, key, None) else { return Ok(()) };
+    let Some((locked, number, _)) = lock_node(tree, key, None)? else { return Ok(()) };
     check_locked(tree, &locked)?;
     let damaged = |torn: super::entry::Torn| torn.error(tree.space.name());
     let leaf = tree.leaf(locked.node.leaf());

@@ -1,7 +1,7 @@
 //! Counting, clearing, closing, describing.
 
 use super::bucket::{FILLED_SLOTS, SLOTS};
-use super::shards::Buckets;
+use super::shards::{Buckets, UNCHECKED};
 use super::store::{Tally, Turbo};
 use silica_base::Result;
 use silica_device::region::Region;
@@ -22,6 +22,29 @@ impl<R: Region> Turbo<R> {
         (0..self.locks.len()).map(|n| *self.lock_unchecked(n)).fold((0, 0), add)
     }
 
+    /// Entries, those that have expired included. Until all shards were looked at after a crash, it
+    /// is a guess: the others are as full as those, or three quarters full if there are none yet,
+    /// as is usual between a growth and the next one.
+    fn entries(&self) -> u64 {
+        let used = self.tallied().0;
+        if self.unchecked.load(Ordering::Acquire) == 0 {
+            return used;
+        }
+        if self.is_counted {
+            return used + self.uncounted.load(Ordering::Relaxed);
+        }
+        let (mut known, mut unknown) = (0, 0);
+        for word in &self.shards {
+            let word = word.load(Ordering::Relaxed);
+            let slots = Buckets::of(word).count * SLOTS as u64;
+            *(if word & UNCHECKED == 0 { &mut known } else { &mut unknown }) += slots;
+        }
+        if known == 0 {
+            return unknown / 4 * 3;
+        }
+        used + (u128::from(unknown) * u128::from(used) / u128::from(known)) as u64
+    }
+
     pub(super) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {
         let (used, deleted) = self.tallied();
         let (buckets, live) = (self.all_buckets(), self.space.live_bytes());
@@ -36,7 +59,7 @@ impl<R: Region> Turbo<R> {
             ("deletes", counts.sum(|c| &c.deletes)),
             ("user_bytes_written", counts.sum(|c| &c.user_bytes)),
             ("expirations", counts.sum(|c| &c.expired)),
-            ("entries_estimate", used),
+            ("entries_estimate", self.entries()),
             ("index_bytes", managing),
             ("live_bytes", live),
             ("disk_bytes", region_bytes),
@@ -56,6 +79,7 @@ impl<R: Region> Turbo<R> {
         ] {
             visitor.metric(name, value as f64);
         }
+        self.space.report_media(visitor);
         let slots = buckets * FILLED_SLOTS as u64;
         visitor.metric("load_factor", used as f64 / slots.max(1) as f64);
         visitor.metric("index_bytes_per_key", managing as f64 / used.max(1) as f64);
@@ -71,11 +95,9 @@ impl<R: Region> Admin for Turbo<R> {
             return Ok(Count { low: entries, estimate: entries, high: entries });
         }
         // Entries that have expired are still among them.
-        let (used, slots) = (self.tallied().0, self.all_buckets() * SLOTS as u64);
-        let is_checked = self.unchecked.load(Ordering::Acquire) == 0;
-        let high = if is_checked { used } else { slots };
-        // Three quarters full is usual between a growth and the next one.
-        let estimate = if is_checked { used } else { used.max(slots / 4 * 3) };
+        let estimate = self.entries();
+        let is_known = self.is_counted || self.unchecked.load(Ordering::Acquire) == 0;
+        let high = if is_known { estimate } else { self.all_buckets() * SLOTS as u64 };
         Ok(Count { low: 0, estimate, high })
     }
 
@@ -88,7 +110,8 @@ impl<R: Region> Admin for Turbo<R> {
         // What is not checked has tags and sums that an opening must not believe.
         self.check_not_poisoned()?;
         self.check_some(u64::MAX)?;
-        let _locked = self.lock_everything();
+        let locked = self.lock_everything();
+        self.note_count(locked.iter().map(|tally| u64::from(tally.used)).sum())?;
         self.space.hand_over(&mut |bytes| target.piece(self.space.name(), bytes))
     }
 

@@ -55,6 +55,11 @@ impl<R: Region> Turbo<R> {
             self.soonest_ms.store(0, Ordering::Relaxed);
         }
         *tally = counted;
+        if self.is_counted {
+            // Saturates if the number was of another store: the check's own count stands.
+            let less = |left: u64| Some(left.saturating_sub(u64::from(counted.used)));
+            let _ = self.uncounted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
         self.shards[shard].store(word & !UNCHECKED, Ordering::Release);
         if self.unchecked.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.space.marks_done()?;

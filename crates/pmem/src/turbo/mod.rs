@@ -26,6 +26,7 @@ mod plan;
 mod protocol;
 mod read;
 mod rebuild;
+mod salvage;
 mod scan;
 mod shards;
 mod store;
@@ -33,6 +34,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub(crate) use open::NAME;
+pub(crate) use salvage::salvage;
 
 pub use options::{METRICS, OPTIONS};
 pub use store::{KEY_BYTES_MAX, Turbo, VALUE_BYTES_MAX};

@@ -4,7 +4,7 @@ use super::bucket::mixed;
 use super::options::{memory_bytes, region_limit, shard_bits};
 use super::shards::{Buckets, Division, UNCHECKED, decode, encode};
 use super::store::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Tally, Turbo, VALUE_BYTES_MAX};
-use crate::space::{Kind, Opened, ROOT, Settings, Space};
+use crate::space::{Change, Kind, Opened, ROOT, Settings, Space};
 use silica_base::{Checksum, Error, Format, HashSeed, Result};
 use silica_device::region::{Region, RegionClass, Regions};
 use silica_engine::{Capabilities, Descriptor, Environment, Limits, OptionValues};
@@ -15,17 +15,20 @@ const FORMAT: Format = Format {
     name: "root of engine turbo",
     magic: b"SiTu",
     version_bytes: 2,
-    version: 1,
-    steps: &[],
+    version: 2,
+    steps: &[|_| ()],
 };
 /// Name of the region.
-const NAME: &str = "turbo";
+pub(crate) const NAME: &str = "turbo";
 const HEAD_BYTES: usize = 28;
 const TABLES: u64 = ROOT + 64;
+/// Entries and one more when the store was closed; believed in a settled region only.
+const COUNT: u64 = ROOT + 72;
 const OFFSET_BITS: u32 = 48;
 
 /// What the root says.
 struct Root {
+    version: u32,
     bits: u32,
     seed: HashSeed,
 }
@@ -34,6 +37,7 @@ impl Root {
     fn encode(&self, store: u64) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         FORMAT.begin_in(&mut bytes);
+        bytes[4..6].copy_from_slice(&(self.version as u16).to_le_bytes());
         bytes[6] = self.bits as u8;
         bytes[8..24].copy_from_slice(&self.seed.0);
         let sum = Checksum::at(store, ROOT).update(&bytes[..24]).finish();
@@ -42,9 +46,9 @@ impl Root {
     }
 
     fn decode(name: &str, store: u64, bytes: &[u8; HEAD_BYTES]) -> Result<Root> {
-        FORMAT.version_of(name, ROOT, bytes)?;
+        let version = FORMAT.version_of(name, ROOT, bytes)?;
         let seed = bytes[8..24].try_into().expect("sixteen");
-        let root = Root { bits: u32::from(bytes[6]), seed: HashSeed(seed) };
+        let root = Root { version, bits: u32::from(bytes[6]), seed: HashSeed(seed) };
         if root.bits > 16 || root.encode(store) != *bytes {
             return Err(Error::corruption(name, ROOT, "its root does not match its checksum"));
         }
@@ -90,7 +94,7 @@ fn root<R: Region>(space: &Space<R>, options: &OptionValues, seed: HashSeed) -> 
         let why = "its root is blank, although objects are there";
         return Err(Error::corruption(space.name(), ROOT, why));
     }
-    let root = Root { bits: shard_bits(options), seed };
+    let root = Root { version: FORMAT.version, bits: shard_bits(options), seed };
     let bytes = root.encode(space.store());
     region.write(ROOT + 8, &bytes[8..]);
     region.flush(ROOT, bytes.len() as u64);
@@ -116,6 +120,35 @@ fn tables<R: Region>(space: &Space<R>, bits: u32) -> Result<Tables> {
     })?;
     space.mark(&[tables.offset])?;
     Ok(tables)
+}
+
+/// Bits of a shard's number, the seed, and where the descriptors lie, of a region in doubt.
+///
+/// # Errors
+/// `Corruption`: without these nothing is found.
+pub(super) fn salvage_root<R: Region>(space: &Space<R>) -> Result<(u32, HashSeed, u64)> {
+    let mut bytes = [0; HEAD_BYTES];
+    space.region().read(ROOT, &mut bytes);
+    let root = Root::decode(space.name(), space.store(), &bytes)?;
+    let tables = Tables::decode(space.store(), space.region().load(TABLES));
+    let fitting = tables.filter(|t| t.offset + (16 << root.bits) <= space.region().len());
+    let tables = fitting.ok_or_else(|| {
+        let why = "it does not say where its shards are: restore a backup";
+        Error::corruption(space.name(), TABLES, why)
+    })?;
+    Ok((root.bits, root.seed, tables.start(root.bits)))
+}
+
+/// A number of 48 bits at [`COUNT`], with a check.
+fn count_word(store: u64, low: u64) -> u64 {
+    low | mixed(store ^ mixed(low ^ COUNT << OFFSET_BITS)) >> OFFSET_BITS << OFFSET_BITS
+}
+
+/// The number of entries that a clean close noted.
+fn counted<R: Region>(space: &Space<R>) -> Option<u64> {
+    let word = space.region().load(COUNT);
+    let low = word & ((1 << OFFSET_BITS) - 1);
+    if count_word(space.store(), low) == word { low.checked_sub(1) } else { None }
 }
 
 /// Makes a table of empty shards, and the one that holds.
@@ -230,7 +263,8 @@ impl<R: Region> Turbo<R> {
         memory_bytes: u64,
         environment: &Environment,
     ) -> Result<Self> {
-        let Parts { root: Root { bits, seed }, tables, words } = parts;
+        let Parts { root: Root { bits, seed, .. }, tables, words } = parts;
+        let counted = if was_settled { counted(&space) } else { None };
         let unchecked = words.iter().filter(|word| **word & UNCHECKED != 0).count();
         if unchecked == 0 {
             space.marks_done()?;
@@ -243,6 +277,8 @@ impl<R: Region> Turbo<R> {
             locks: words.iter().map(|_| Mutex::new(Tally::default())).collect(),
             shards: words.into_iter().map(AtomicU64::new).collect(),
             unchecked: unchecked.into(),
+            uncounted: AtomicU64::new(counted.unwrap_or(0)),
+            is_counted: counted.is_some(),
             was_settled,
             seed,
             clock: Arc::clone(&environment.clock),
@@ -278,13 +314,30 @@ impl<R: Region> Turbo<R> {
         // What is not checked has tags and sums that an opening must not believe.
         self.check_not_poisoned()?;
         self.check_some(u64::MAX)?;
-        let _locked = self.lock_everything();
+        let locked = self.lock_everything();
         if !self.is_closed.swap(true, Ordering::Relaxed) {
-            let settled = self.space.settle();
+            let entries = locked.iter().map(|tally| u64::from(tally.used)).sum();
+            let settled = self.note_count(entries).and_then(|()| self.space.settle());
             self.is_closed.store(settled.is_ok(), Ordering::Relaxed);
             settled?;
         }
         Ok(())
+    }
+
+    /// Notes the number of entries for the next opening, if the region is settled next. A root of
+    /// an older version becomes one of this: older releases would leave the number as it is.
+    pub(super) fn note_count(&self, entries: u64) -> Result<()> {
+        let (store, region) = (self.space.store(), self.region());
+        let bits = self.division.bits;
+        let bytes = Root { version: FORMAT.version, bits, seed: self.seed }.encode(store);
+        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight"));
+        let sum = u32::from_le_bytes(*bytes[24..].first_chunk().expect("four"));
+        let mut changes = vec![Change { offset: COUNT, new: count_word(store, entries + 1) }];
+        if region.load(ROOT) != word(0) {
+            changes.push(Change { offset: ROOT, new: word(0) });
+            changes.push(Change { offset: ROOT + 24, new: u64::from(sum) });
+        }
+        self.space.commit(&changes)
     }
 
     /// Removes everything: the other table holds from here on.

@@ -1,6 +1,6 @@
 //! Options and metrics.
 
-use crate::space::DURABILITY_CLASS;
+use crate::space::{DURABILITY_CLASS, MEDIA_METRICS};
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::OptionKind::{Count, Size};
 use silica_engine::{Metric, OptionKind, OptionSpec, OptionValues};
@@ -76,6 +76,8 @@ pub(super) fn region_limit(memory_bytes: u64, shard_bytes: u64) -> Result<u64> {
 /// What `turbo` counts that no other engine does.
 pub const METRICS: &[Metric] = &[
     DURABILITY_CLASS,
+    MEDIA_METRICS[0],
+    MEDIA_METRICS[1],
     Metric::gauge("shards", "divisions of the hash space"),
     Metric::gauge("shards_unchecked", "shards that were not looked at since the opening"),
     Metric::gauge("buckets", "buckets of 256 bytes"),

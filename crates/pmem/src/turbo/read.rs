@@ -3,6 +3,7 @@
 
 use super::bucket::{Commit, TAGS, match_tags, slot_at};
 use super::entry::{Loaded, Pointer};
+use super::protocol::{Words, is_unchanged};
 use super::shards::Buckets;
 use super::store::{Hit, Probe, Turbo};
 use silica_base::Result;
@@ -46,15 +47,20 @@ impl<R: Region> Turbo<R> {
                 self.region().prefetch(self.home_in(*buckets, *hash));
             }
         }
+        let mut missing = 0_u32;
         if keys.len() > 1 {
-            for ((key, hash), buckets) in keys.iter().zip(hashes).zip(all) {
-                if buckets.count > 0 {
-                    self.prefetch_found(buckets, &Probe::new(key, hash));
-                }
+            for (place, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+                let buckets = all[place];
+                let is_missing =
+                    buckets.count == 0 || self.look_first(buckets, &Probe::new(key, hash));
+                missing |= u32::from(is_missing) << place;
             }
         }
         let mut found = [None; IN_FLIGHT];
         for (place, key) in keys.iter().enumerate() {
+            if missing >> place & 1 == 1 {
+                continue;
+            }
             let probe = Probe::new(key, hashes[place]);
             // Whatever lies beside is looked at in the next stage.
             let hit = self.search(all[place], &probe, &mut |_| Ok(true))?;
@@ -175,9 +181,10 @@ impl<R: Region> Turbo<R> {
         buckets.at(self.division.home(hash, buckets.count))
     }
 
-    /// Asks for the slot that has the key's tag, or for the next bucket if the search goes on.
+    /// Asks for the slot that has the key's tag, or for the next bucket if the search goes on. The
+    /// home bucket, its commit word, and slots that have the tag.
     #[inline(always)]
-    fn prefetch_found(&self, buckets: Buckets, probe: &Probe<'_>) -> (u64, Commit) {
+    fn prefetch_found(&self, buckets: Buckets, probe: &Probe<'_>) -> (u64, Commit, u64) {
         let home = self.division.home(probe.hash, buckets.count);
         let at = buckets.at(home);
         let (commit, candidates) = self.candidates(at, probe);
@@ -186,13 +193,23 @@ impl<R: Region> Turbo<R> {
         } else if !commit.is_path_end() {
             self.region().prefetch(buckets.at(buckets.after(home)));
         }
-        (at, commit)
+        (at, commit, candidates)
+    }
+
+    /// As [`Turbo::prefetch_found`]; true if the home bucket alone says that the key is not there,
+    /// as it does of most keys that are not: the search need not be made.
+    #[inline(always)]
+    fn look_first(&self, buckets: Buckets, probe: &Probe<'_>) -> bool {
+        let seen = self.words().load(buckets.at(self.division.home(probe.hash, buckets.count)));
+        let (at, commit, candidates) = self.prefetch_found(buckets, probe);
+        // What was looked at lies between two loads of one commit word: see the protocol.
+        candidates == 0 && commit.is_path_end() && is_unchanged(&self.words(), at, seen)
     }
 
     /// Asks also for the slot that an update would take.
     #[inline]
     pub(super) fn prefetch_slots(&self, buckets: Buckets, probe: &Probe<'_>) {
-        let (at, commit) = self.prefetch_found(buckets, probe);
+        let (at, commit, _) = self.prefetch_found(buckets, probe);
         let empty = commit.empty();
         if empty != 0 {
             self.region().prefetch(at + slot_at(empty.trailing_zeros() as usize));

@@ -38,6 +38,9 @@ pub struct Turbo<R: Region> {
     pub(super) locks: Box<[Mutex<Tally>]>,
     /// Shards that were not checked since the opening.
     pub(super) unchecked: AtomicUsize,
+    /// Entries of shards that were not looked at, if `is_counted`: a clean close has counted them.
+    pub(super) uncounted: AtomicU64,
+    pub(super) is_counted: bool,
     /// The region was settled when it was opened: what does not match is damage.
     pub(super) was_settled: bool,
     pub(super) seed: HashSeed,

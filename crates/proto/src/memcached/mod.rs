@@ -125,6 +125,8 @@ pub enum Fault {
     NoNumber,
     /// A stop that the server does not take from clients.
     Shutdown,
+    /// `slabs`: there are none that could be moved.
+    Slabs,
 }
 
 impl Fault {
@@ -157,6 +159,7 @@ impl Fault {
             Fault::KeyEncoding => "CLIENT_ERROR error decoding key",
             Fault::NoNumber => "CLIENT_ERROR cannot increment or decrement non-numeric value",
             Fault::Shutdown => "ERROR: shutdown not enabled",
+            Fault::Slabs => "CLIENT_ERROR slab reassignment disabled",
         }
     }
 }

@@ -418,7 +418,7 @@ fn the_server_describes_itself() {
         1
     );
     assert_eq!(client.ask("CONFIG GET nothing*"), "[]");
-    let refused = client.ask("CONFIG SET maxmemory 1");
+    let refused = client.ask("CONFIG SET databases 1");
     assert!(refused.contains("immutable"), "{refused}");
     assert!(client.ask("CONFIG HELP").contains("RESETSTAT"));
     client.ask("CONFIG RESETSTAT");

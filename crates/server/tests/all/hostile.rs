@@ -52,7 +52,7 @@ fn no_password_no_entry() {
     assert_eq!(client.ask("RESET"), "RESET");
     assert_eq!(client.ask("GET a"), "-NOAUTH Authentication required.");
     assert!(client.ask("HELLO 3 AUTH default secret").contains("'proto'=:3"));
-    assert_eq!(client.ask("CONFIG GET requirepass"), "{}");
+    assert_eq!(client.ask("CONFIG GET requirepass"), "{'requirepass'='(hidden)'}");
     server.stop();
 }
 

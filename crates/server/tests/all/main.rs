@@ -28,6 +28,7 @@ mod redis;
 #[path = "support/scripts.rs"]
 mod scripts;
 mod sql;
+mod standalone;
 #[path = "support/stories.rs"]
 mod stories;
 mod support;

@@ -147,3 +147,49 @@ fn a_connection_that_ends_listens_no_more() {
     assert_eq!(mouth.ask("PUBSUB CHANNELS"), "[]");
     server.stop();
 }
+
+#[test]
+fn sharded_channels_are_apart() {
+    let server = start();
+    let (mut ear, mut mouth) = (Client::connect(&server), Client::connect(&server));
+    assert_eq!(ear.ask("SUBSCRIBE c"), "['subscribe' 'c' :1]");
+    assert_eq!(ear.ask("SSUBSCRIBE c d"), "['ssubscribe' 'c' :1]");
+    assert_eq!(next(&mut ear), "['ssubscribe' 'd' :2]");
+    assert_eq!(ear.ask("PSUBSCRIBE *"), "['psubscribe' '*' :2]");
+    assert_eq!(mouth.ask("SPUBLISH c one"), ":1");
+    assert_eq!(next(&mut ear), "['smessage' 'c' 'one']");
+    assert_eq!(mouth.ask("PUBLISH c two"), ":2");
+    assert_eq!(next(&mut ear), "['message' 'c' 'two']");
+    assert_eq!(next(&mut ear), "['pmessage' '*' 'c' 'two']");
+    assert_eq!(mouth.ask("PUBSUB SHARDCHANNELS"), "['c' 'd']");
+    assert_eq!(mouth.ask("PUBSUB SHARDCHANNELS d*"), "['d']");
+    assert_eq!(mouth.ask("PUBSUB SHARDNUMSUB c x"), "['c' :1 'x' :0]");
+    assert!(mouth.text("CLIENT LIST").contains("sub=1 psub=1 ssub=2"));
+    for (line, answer) in [("MULTI", "OK"), ("SPUBLISH d three", "QUEUED"), ("EXEC", "[:1]")] {
+        assert_eq!(mouth.ask(line), answer);
+    }
+    assert_eq!(next(&mut ear), "['smessage' 'd' 'three']");
+    assert_eq!(ear.ask("SUNSUBSCRIBE"), "['sunsubscribe' 'c' :1]");
+    assert_eq!(next(&mut ear), "['sunsubscribe' 'd' :0]");
+    assert_eq!(mouth.ask("SPUBLISH c nobody"), ":0");
+    server.stop();
+}
+
+/// CLIENT REPLY OFF takes replies away, and no messages: confirmations are such.
+#[test]
+fn whoever_wants_no_replies_listens_all_the_same() {
+    for dialect in [2, 3] {
+        let server = start();
+        let (mut ear, mut mouth) = (Client::connect(&server), Client::connect(&server));
+        ear.ask(&format!("HELLO {dialect}"));
+        ear.send(b"CLIENT REPLY OFF\r\nSUBSCRIBE c\r\nPING\r\n");
+        let push = if dialect == 3 { ">" } else { "" };
+        assert_eq!(next(&mut ear), format!("{push}['subscribe' 'c' :1]"));
+        assert_eq!(mouth.ask("PUBLISH c hi"), ":1");
+        assert_eq!(next(&mut ear), format!("{push}['message' 'c' 'hi']"));
+        ear.send(b"UNSUBSCRIBE c\r\nCLIENT REPLY ON\r\n");
+        assert_eq!(next(&mut ear), format!("{push}['unsubscribe' 'c' :0]"));
+        assert_eq!(next(&mut ear), "OK");
+        server.stop();
+    }
+}

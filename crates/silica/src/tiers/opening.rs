@@ -5,7 +5,7 @@ use crate::cache::Kept;
 use crate::{CACHE_ENGINE, OpenOptions};
 use silica_base::HashSeed;
 use silica_device::FileDevice;
-use silica_device::blocks::{FlashDevice, FlashDrive, FlashImageOptions, Geometry};
+use silica_device::blocks::{AnyFlash, FlashDevice, FlashDrive, FlashImageOptions, Geometry};
 use silica_dida::{Dida, RawFlash, Startup};
 use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
 use std::path::Path;
@@ -143,14 +143,52 @@ impl OpenOptions {
         directory: &Path,
         flash: &FlashCacheOptions,
     ) -> Result<Arc<dyn Engine>> {
+        self.open_cache_on(directory, flash, || Ok(()))
+    }
+
+    /// Opens a cache whose flash is a block device, which `silica flash create` made flash: a drive
+    /// with zones, or another one. `directory` has the cache's other files; it is created where it
+    /// is missing, and belongs to this device from then on.
+    ///
+    /// ```no_run
+    /// use silica::{FlashCacheOptions, OpenOptions};
+    ///
+    /// let options = OpenOptions::new().memory_bytes(4 << 30);
+    /// let (device, files) = ("/dev/nvme0n2".as_ref(), "/var/lib/cache".as_ref());
+    /// let cache = options.open_flash_cache_on(device, files, &FlashCacheOptions::default())?;
+    /// # Ok::<(), silica::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open_flash_cache`]; `Config` if the device is no flash, or the directory
+    /// belongs to another one.
+    pub fn open_flash_cache_on(
+        self,
+        device: &Path,
+        directory: &Path,
+        flash: &FlashCacheOptions,
+    ) -> Result<Arc<dyn Engine>> {
+        // Before anything is written beside it.
+        drop(AnyFlash::open(device)?);
+        self.open_cache_on(directory, flash, || link_device(directory, device))
+    }
+
+    /// Opens a cache in `directory`, with the flash that `place` put there.
+    fn open_cache_on(
+        self,
+        directory: &Path,
+        flash: &FlashCacheOptions,
+        place: impl FnOnce() -> Result<()>,
+    ) -> Result<Arc<dyn Engine>> {
         crate::options::check_memory_bytes("memory", self.memory_bytes)?;
         crate::refuse_within_store(directory, "the flash cache")?;
         refuse_strange(directory)?;
         let seed = HashSeed(self.new_seed()?);
         let environment = Environment::new(seed);
         let files = FileDevice::open(directory, self.device)?;
+        place()?;
         let drive = open_drive(directory, flash, &seed)?;
-        let geometry = *FlashDevice::geometry(&drive);
+        let geometry = *drive.geometry();
         let division = divide(self.memory_bytes, &geometry)?;
         let mut back_options = OptionValues::default();
         back_options.set_memory_bytes(division.back).set("memory_slabs", MEMORY_SLABS);
@@ -189,7 +227,7 @@ fn refuse_strange(directory: &Path) -> Result<()> {
             return Err(Error::io(what, e));
         }
     };
-    if directory.join(DRIVE).exists() {
+    if std::fs::symlink_metadata(directory.join(DRIVE)).is_ok() {
         return Ok(());
     }
     for entry in entries.filter_map(std::result::Result::ok) {
@@ -208,13 +246,39 @@ fn refuse_strange(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn open_drive(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<FlashDrive> {
+/// Makes the flash of a directory be a block device.
+fn link_device(directory: &Path, device: &Path) -> Result<()> {
+    let link = directory.join(DRIVE);
+    let failed = |e| Error::io(format!("noting in {} where its flash is", directory.display()), e);
+    let device = device.canonicalize().map_err(failed)?;
+    match std::fs::read_link(&link) {
+        Ok(there) if there == device => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::os::unix::fs::symlink(&device, &link).map_err(failed)
+        }
+        other => {
+            let there =
+                other.map_or("a file of its own".into(), |there| there.display().to_string());
+            let message = format!(
+                "{} has the files of a cache whose flash is {there}, not {}; give that, or another \
+                 directory",
+                directory.display(),
+                device.display()
+            );
+            Err(Error::new(ErrorKind::Config, message))
+        }
+    }
+}
+
+fn open_drive(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> Result<AnyFlash> {
     let path = directory.join(DRIVE);
     let wanted = flash.flash_bytes.map(geometry_of).transpose()?;
-    if !path.exists() {
+    if std::fs::symlink_metadata(&path).is_err() {
         let geometry = wanted.map_or_else(|| geometry_of(FLASH_BYTES_USUAL), Ok)?;
         let options = FlashImageOptions { id: seed.low(b"flash drive"), endurance: None };
-        return FlashDrive::create(&path, geometry, options).map_err(|error| match error.kind() {
+        let created = FlashDrive::create(&path, geometry, options);
+        let created = created.map(|drive| AnyFlash::Drive(Box::new(drive)));
+        return created.map_err(|error| match error.kind() {
             ErrorKind::Full => error.within(format!(
                 "a flash cache takes {} MiB at its creation; give it less (--flash-size)",
                 geometry.capacity_bytes() >> 20
@@ -222,8 +286,15 @@ fn open_drive(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> R
             _ => error,
         });
     }
-    let drive = FlashDrive::open(&path)?;
-    let has = *FlashDevice::geometry(&drive);
+    let drive = AnyFlash::open(&path)?;
+    let has = *drive.geometry();
+    if path.is_symlink() {
+        if flash.flash_bytes.is_some() {
+            let message = "a device's size is its own; leave --flash-size out";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        return Ok(drive);
+    }
     if let Some(wanted) = wanted.filter(|wanted| *wanted != has) {
         let message = format!(
             "the flash cache in {} was made with {} MiB of flash, not {}; leave the size out \
@@ -240,6 +311,38 @@ fn open_drive(directory: &Path, flash: &FlashCacheOptions, seed: &HashSeed) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beside_a_device_belong_to_it() {
+        let place = tempfile::tempdir().unwrap();
+        let device = |name: &str| {
+            let path = place.path().join(name);
+            let options = FlashImageOptions { id: 1, endurance: None };
+            drop(FlashDrive::create(&path, geometry_of(64 << 20).unwrap(), options).unwrap());
+            path
+        };
+        let (one, other, files) = (device("one"), device("other"), place.path().join("files"));
+        let open = |device: &Path, flash_bytes| {
+            let flash = FlashCacheOptions {
+                flash_bytes,
+                keeps_after_power_loss: true,
+                ..FlashCacheOptions::default()
+            };
+            OpenOptions::new().memory_bytes(48 << 20).open_flash_cache_on(device, &files, &flash)
+        };
+        let said = |result: Result<Arc<dyn Engine>>| {
+            let error = result.map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            error.to_string()
+        };
+        let missing = open(&place.path().join("none"), None).map(drop).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(!files.exists(), "nothing is made for a device that is none");
+        drop(open(&one, None).unwrap());
+        drop(open(&one, None).unwrap());
+        assert!(said(open(&other, None)).contains("give that, or another directory"));
+        assert!(said(open(&one, Some(64 << 20))).contains("leave --flash-size out"));
+    }
 
     #[test]
     fn memory_and_flash_are_divided_as_they_are_said_to_be() {

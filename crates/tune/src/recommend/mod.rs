@@ -19,6 +19,7 @@ mod search;
 mod tests;
 mod why;
 mod why_flash;
+mod why_region;
 mod work;
 
 pub use describe::{WORDS, describe};

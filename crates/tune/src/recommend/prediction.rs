@@ -1,7 +1,7 @@
 //! What a setting comes to on a machine: throughput as the least that any resource allows, life,
 //! and money.
 
-use crate::{Machine, Workload};
+use crate::{Machine, Survival, Workload};
 
 use super::engines::Cost;
 use super::goal::Prices;
@@ -150,6 +150,15 @@ struct Demand {
     sync_seconds: f64,
 }
 
+/// Bytes that the medium of mapped bytes writes for an operation, if it is one that wears and has
+/// a rate: persistent memory. Of ordinary memory they are no device's.
+fn of_media(mix: &crate::Mix, cost: &Cost, machine: &Machine) -> f64 {
+    match machine.survival {
+        Survival::Power => mix.writes() * cost.media.written_by(mix).unwrap_or(0.0),
+        Survival::Process | Survival::Disk => 0.0,
+    }
+}
+
 impl Demand {
     fn new(work: &Work<'_>, cost: &Cost, machine: &Machine) -> Self {
         let (workload, mix) = (work.workload, &work.mix);
@@ -181,7 +190,8 @@ impl Demand {
             background: writes * again * p.rewrite_of(entry) * 1e-9,
             reads,
             reads_per_get: if gets > 0.0 { get_reads / gets } else { 0.0 },
-            bytes_written: writes * entry * cost.write_amplification(),
+            bytes_written: writes * entry * cost.write_amplification()
+                + of_media(mix, cost, machine),
             bytes_moved: writes * entry * again,
             job_waits: writes * cost.jobs * p.job_wait * 1e-9,
             synced: if cost.written.is_empty() { 0.0 } else { writes * workload.synced },

@@ -30,6 +30,27 @@ impl Asked {
     }
 }
 
+/// Where the medium's writes are what is scarce, the tuner takes write buffers; on ordinary memory
+/// they save nothing that is.
+#[test]
+fn write_buffers_are_for_persistent_memory_that_is_written_much() {
+    let only = [Candidate { engine: "sptree", options: silica_pmem::sptree::OPTIONS }];
+    let ask = |survival: Survival| {
+        let mut asked = Asked::new(
+            "keys=1M key=8 value=8 uniform gets=5 puts=90 scans=5 threads=64 memory=1GiB",
+        );
+        asked.machine.survival = survival;
+        asked.machine.cores = 64;
+        let question = Question::new(&asked.workload, &asked.machine, asked.needs, &only);
+        recommend(&question).unwrap().choice.options
+    };
+    let buffers = |options: Vec<(&'static str, u64)>| {
+        options.into_iter().find(|(name, _)| *name == "buffers")
+    };
+    assert_eq!(buffers(ask(Survival::Power)), Some(("buffers", 100)));
+    assert_eq!(buffers(ask(Survival::Process)), None);
+}
+
 #[test]
 fn engines_in_mapped_memory_are_for_memory_that_outlives_the_process() {
     let all = [

@@ -12,6 +12,7 @@ use super::Prediction;
 use super::engines::model_of;
 use super::goal::Bounds;
 use super::search::{Question, predict};
+use super::why_region;
 use super::work::Work;
 
 /// What a keyspace measured of itself, by the names of docs/metrics.md.
@@ -78,6 +79,8 @@ pub struct Why {
     pub prediction: Prediction,
     /// What single changes would do.
     pub what_if: Vec<WhatIf>,
+    /// What there is to know of the medium, in words: of engines in mapped bytes.
+    pub advice: Vec<String>,
 }
 
 /// What a [`Why`] is called where metrics are collected: name, whether it is a counter, meaning.
@@ -163,6 +166,7 @@ fn is_alike(a: &Prediction, b: &Prediction) -> bool {
         && near(a.written(), b.written(), ALIKE)
         && near(a.reads_per_get, b.reads_per_get, ALIKE)
         && near(a.cost.space_amplification, b.cost.space_amplification, ALIKE)
+        && near(a.cost.media.insert, b.cost.media.insert, ALIKE)
 }
 
 /// The table, for people.
@@ -184,15 +188,21 @@ impl fmt::Display for Why {
         }
         let (now, limit) = (self.prediction.throughput, self.prediction.bottleneck().name());
         writeln!(f, "predicted {now:.0} operations a second, limited by {limit}")?;
+        self.advice.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         writeln!(f, "one option changed:")?;
         let rows = self.changes_worth_a_row();
         if rows.is_empty() {
             writeln!(f, "  no other value of any changes a figure by a percent")?;
         }
         for WhatIf { option, shown, prediction: p, .. } in rows {
+            let media = &p.cost.media;
+            let of_media = match media.is_there() {
+                true => format!("  media {:.0} an insert", media.insert),
+                false => String::new(),
+            };
             writeln!(
                 f,
-                "  {:<40} {:>9.0}/s  written {:.2}  reads {:.2}  space {:.2}",
+                "  {:<40} {:>9.0}/s  written {:.2}  reads {:.2}  space {:.2}{of_media}",
                 format!("{option}={shown}"),
                 p.throughput,
                 p.written(),
@@ -310,8 +320,11 @@ pub fn why(
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
     figures.push(total(&prediction, measured));
     figures.extend(others(&prediction, measured));
+    let work = Work::new(unbound.workload)?;
+    figures.extend(why_region::figures(&work, &prediction, measured));
+    let advice = why_region::advice(&unbound, &work, engine, options, &prediction, measured)?;
     let what_if = what_if(&unbound, engine, options)?;
-    Ok(Why { figures, extra_bytes, stalls: stalls(measured), prediction, what_if })
+    Ok(Why { figures, extra_bytes, stalls: stalls(measured), prediction, what_if, advice })
 }
 
 /// Bytes for each byte put, and the part of the prediction, that a measurement must be off to be

@@ -305,9 +305,9 @@ impl ScriptCall {
 }
 
 fn publish(service: &Service, messages: Vec<Message>) {
-    for (channel, text) in messages {
+    for (kind, channel, text) in messages {
         // Its audience was answered already; without memory nobody gets it.
-        if let Err(text) = service.topics.publish(service, &channel, &text) {
+        if let Err(text) = service.topics.publish(service, kind, &channel, &text) {
             log::warn!("a message of a script is lost: {text}");
         }
     }

@@ -11,6 +11,7 @@ use crate::resp::{Cx, Keyspace, topics};
 use crate::service::Service;
 use crate::session::Session;
 use crate::table::{Command, Run, Trait, find, find_sub};
+use crate::topics::Kind;
 use crate::unsupported;
 use silica::engine::{Engine, Result};
 use silica_lua::{Dialect, Host, LogLevel};
@@ -20,8 +21,8 @@ use std::sync::Arc;
 /// Runs all requests of an input on an engine; their replies.
 pub(crate) type RunCommand<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
 
-/// A message: its channel and its text.
-pub(super) type Message = (Vec<u8>, Vec<u8>);
+/// A message: what it is sent to, by kind and name, and its text.
+pub(super) type Message = (Kind, Vec<u8>, Vec<u8>);
 
 /// Replies of one command that a script may hold: they are claimed twice, and copied into Lua.
 const REPLY_BYTES_MAX: usize = 64 << 20;
@@ -168,7 +169,8 @@ impl Commands<'_> {
                 self.claim_step()
             }
             Run::Whole(_) if command.is(Trait::Deferred) => {
-                self.announced.push((args.get(1).to_vec(), args.get(2).to_vec()));
+                let kind = topics::kind_of(args);
+                self.announced.push((kind, args.get(1).to_vec(), args.get(2).to_vec()));
                 self.whole(topics::announce, args, &mut Reply::new(reply, version))
             }
             Run::Whole(run) if command.has("readonly") || command.name == "info" => {

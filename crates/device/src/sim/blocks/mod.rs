@@ -41,10 +41,12 @@ mod pace;
 mod profile;
 mod queue;
 mod state;
+mod zones;
 
 pub use options::{FlashFaultKind, FlashRates, FlashTiming, ReadDisturb, SimFlashOptions};
 pub use profile::{FlashProfile, PAPER, PROFILES, QLC, SMALL, TLC};
 pub use queue::SimFlashQueue;
+pub use zones::{SimZones, SimZonesOptions, ZoneManner};
 
 use self::pace::Pace;
 use self::state::{Call, State};

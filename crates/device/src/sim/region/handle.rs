@@ -248,6 +248,11 @@ impl Region for SimRegion {
         self.class
     }
 
+    fn media_bytes(&self) -> Option<(u64, u64)> {
+        let counts = self.counts();
+        Some((counts.bytes_written(), counts.bytes_read()))
+    }
+
     fn grow(&self, bytes: u64) -> Result<()> {
         self.check_bytes(bytes, bytes >= self.len())?;
         let mut state = self.state();

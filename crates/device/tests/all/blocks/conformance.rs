@@ -12,6 +12,27 @@ macro_rules! suite {
         mod drive { $( #[test] fn $test() { super::$test::<super::DriveMedium>() } )* }
         mod sim_flash { $( #[test] fn $test() { super::$test::<super::FlashMedium>() } )* }
         mod sim_zones { $( #[test] fn $test() { super::$test::<super::ZoneMedium>() } )* }
+        mod nvme_zones {
+            use super::{Nvme, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<Nvme>>() } )*
+        }
+        mod null_blk_zones {
+            use super::{NullBlk, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<NullBlk>>() } )*
+        }
+        mod scsi_zones {
+            use super::{ScsiDebug, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<ScsiDebug>>() } )*
+        }
+        mod lying_zones {
+            use super::{Liar, ZonedMedium as Zoned};
+            $( #[test] fn $test() { super::$test::<Zoned<Liar>>() } )*
+        }
+        mod kernel_zones { $(
+            #[test]
+            #[ignore = "needs a drive with zones: `cargo xtask zoned` has some"]
+            fn $test() { super::$test::<super::KernelMedium>() }
+        )* }
     };
 }
 
@@ -60,9 +81,10 @@ fn pages_are_appended_in_order<M: Medium>() {
     let (pages, spare) = (page_of(14), &[][..]);
     let bare = Append { block, expected: None, stream: 0, pages: &pages, spare };
     assert_eq!(flash.append(&bare).unwrap(), 4);
-    let (mut page, mut spare) = ([1; PAGE], [1; SPARE]);
+    let (mut page, mut spare) = ([1; PAGE], vec![1; spare_on(flash, 0).len()]);
     flash.read(block.page(4), &mut page, &mut spare).unwrap();
-    assert_eq!((&page[..], spare), (&pages[..], [0; SPARE]));
+    assert_eq!(page[..], pages[..]);
+    assert!(spare.iter().all(|byte| *byte == 0));
     assert_eq!(append(flash, block, &[15, 16, 17]).unwrap(), 5);
     assert_eq!(state(flash, block), (BlockState::Full, 8, 0));
     assert_eq!(fault(append(flash, block, &[18])), FlashFault::NotErased);
@@ -183,17 +205,17 @@ fn what_returned_survives_the_process<M: Medium>() {
     assert!(is_page(flash, blocks[1].page(0), 9).unwrap());
 }
 
-fn operation(of: u64, request: Request) -> Operation<u64> {
+fn operation(flash: &impl FlashDevice, of: u64, request: Request) -> Operation<u64> {
     let (mut pages, mut spare) = (AlignedBuf::zeroed(0), Vec::new());
     match request {
         Request::Read { .. } => {
             pages.resize(PAGE);
-            spare.resize(SPARE, 0);
+            spare = vec![0; spare_on(flash, of).len()];
         }
         Request::Append { .. } => {
             pages.resize(PAGE);
             pages.copy_from_slice(&page_of(of));
-            spare = spare_of(of);
+            spare = spare_on(flash, of);
         }
         Request::Finish { .. } | Request::Reset { .. } => {}
     }
@@ -212,13 +234,13 @@ fn queues_keep_the_order_within_a_block<M: Medium>() {
     let mut pushed = 0;
     for (number, block) in (0..).zip(small().all_blocks()) {
         let id = |page: u64| 100 * number + page;
-        queue.push(operation(id(50), Request::Reset { block }));
+        queue.push(operation(flash, id(50), Request::Reset { block }));
         for page in 0..8 {
             let request = Request::Append { block, expected: None, stream: 0 };
-            queue.push(operation(id(page), request));
+            queue.push(operation(flash, id(page), request));
         }
-        queue.push(operation(id(60), Request::Read { first: block.page(7) }));
-        queue.push(operation(id(61), Request::Read { first: block.page(0) }));
+        queue.push(operation(flash, id(60), Request::Read { first: block.page(7) }));
+        queue.push(operation(flash, id(61), Request::Read { first: block.page(0) }));
         pushed += 11;
     }
     assert_eq!(queue.len(), pushed);
@@ -240,7 +262,7 @@ fn queues_keep_the_order_within_a_block<M: Medium>() {
     assert_eq!((pushed, landed.len()), (0, 24 * 8));
     for (first, operation) in read {
         assert_eq!(operation.pages[..], page_of(landed[&first])[..]);
-        assert_eq!(operation.spare, spare_of(landed[&first]));
+        assert_eq!(operation.spare, spare_on(flash, landed[&first]));
     }
 }
 
@@ -254,16 +276,18 @@ fn reads_of_a_queue_come_before_the_reset_behind_them<M: Medium>() {
         append(flash, *block, &[*number; 8]).unwrap();
     }
     let mut queue = flash.queue(OPERATIONS_MAX);
-    let read =
-        |of: u64, first| Operation { spare: Vec::new(), ..operation(of, Request::Read { first }) };
+    let read = |of: u64, first| Operation {
+        spare: Vec::new(),
+        ..operation(flash, of, Request::Read { first })
+    };
     for (number, block) in &numbered {
         (0..8).for_each(|page| queue.push(read(*number, block.page(page))));
     }
     queue.push(read(0, numbered[0].1.page(8)));
     for (number, block) in &numbered {
-        queue.push(operation(*number, Request::Reset { block: *block }));
+        queue.push(operation(flash, *number, Request::Reset { block: *block }));
         let request = Request::Append { block: *block, expected: None, stream: 0 };
-        queue.push(operation(100 + *number, request));
+        queue.push(operation(flash, 100 + *number, request));
         queue.push(read(100 + *number, block.page(0)));
     }
     assert_eq!(queue.len(), numbered.len() * 11 + 1);
@@ -312,8 +336,8 @@ fn queues_of_all_sizes<M: Medium>() {
             let of = prng.below(4);
             let block = blocks[of as usize];
             queue.push(match prng.one_in(3) {
-                true => operation(of, Request::Read { first: block.page(8) }),
-                false => operation(of, Request::Append { block, expected: None, stream: 0 }),
+                true => operation(flash, of, Request::Read { first: block.page(8) }),
+                false => operation(flash, of, Request::Append { block, expected: None, stream: 0 }),
             });
         }
         while let Some(operation) = queue.pop() {
@@ -322,7 +346,7 @@ fn queues_of_all_sizes<M: Medium>() {
         assert_eq!((ended, appended), (200, [8; 4]), "depth {depth}");
         assert!(failures > 0 && queue.is_empty() && !queue.is_full());
         // Dropping a queue waits for what is under way.
-        queue.push(operation(0, Request::Reset { block: blocks[0] }));
+        queue.push(operation(flash, 0, Request::Reset { block: blocks[0] }));
         drop(queue);
         assert_eq!(state(flash, blocks[0]).0, BlockState::Free);
     }
@@ -370,7 +394,7 @@ where
         std::thread::scope(|scope| {
             scope.spawn(|| flash.reset(block).unwrap());
             scope.spawn(|| {
-                let (mut page, mut spare) = ([0; PAGE], [0; SPARE]);
+                let (mut page, mut spare) = ([0; PAGE], vec![0; spare_on(flash, 0).len()]);
                 match flash.read(block.page(3), &mut page, &mut spare) {
                     Ok(()) => assert!((0..20).any(|i| page[..] == page_of(1000 * round + i))),
                     Err(e) => {

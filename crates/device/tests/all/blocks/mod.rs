@@ -3,16 +3,18 @@
 mod conformance;
 mod crash;
 mod drive;
+mod drivers;
 mod emulator;
 mod hostile;
-
 mod twin;
+mod zones;
 
 use silica_device::blocks::{
     Append, BlockAddress, FlashDevice, FlashDrive, FlashFault, FlashImage, FlashImageOptions,
-    FlashResult, Geometry, PageAddress,
+    FlashResult, Geometry, PageAddress, ZonedFlash,
 };
-use silica_device::sim::{SimFlash, SimFlashOptions};
+use silica_device::sim::{SimFlash, SimFlashOptions, SimZones, SimZonesOptions, ZoneManner};
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
 /// Bytes of a page and of its spare bytes.
@@ -131,6 +133,106 @@ impl Medium for ZoneMedium {
     }
 }
 
+/// Flash on a simulated drive with zones, which has the manners of a driver.
+struct ZonedMedium<M: Manner> {
+    flash: ZonedFlash<SimZones>,
+    drive: SimZones,
+    manner: PhantomData<M>,
+}
+
+trait Manner {
+    const MANNER: ZoneManner;
+}
+
+struct Nvme;
+struct NullBlk;
+struct ScsiDebug;
+struct Liar;
+
+impl Manner for Nvme {
+    const MANNER: ZoneManner = ZoneManner::NVME;
+}
+impl Manner for NullBlk {
+    const MANNER: ZoneManner = ZoneManner::NULL_BLK;
+}
+impl Manner for ScsiDebug {
+    const MANNER: ZoneManner = ZoneManner::SCSI_DEBUG;
+}
+impl Manner for Liar {
+    const MANNER: ZoneManner = ZoneManner::LIAR;
+}
+
+/// The blocks of the suite, as zones have them.
+fn bare() -> Geometry {
+    Geometry { spare_bytes: 0, ..small() }
+}
+
+/// A drive with more zones than the suite's blocks, each with room for more than a block, two of
+/// them open at most.
+fn zoned(manner: ZoneManner) -> SimZonesOptions {
+    SimZonesOptions {
+        conventional: 2,
+        sequential: 30,
+        zone_bytes: 8192,
+        capacity: 6144,
+        last_capacity: 1024,
+        granule: 512,
+        open_max: 4,
+        active_max: 0,
+        manner,
+    }
+}
+
+impl<M: Manner> Medium for ZonedMedium<M> {
+    type Flash = ZonedFlash<SimZones>;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        let drive = SimZones::new(7, zoned(M::MANNER));
+        let options = FlashImageOptions { id: 77, endurance };
+        let flash = ZonedFlash::create_on(drive.clone(), Some(bare()), options).unwrap();
+        ZonedMedium { flash, drive, manner: PhantomData }
+    }
+
+    fn flash(&self) -> &ZonedFlash<SimZones> {
+        &self.flash
+    }
+
+    fn reopened(self) -> Self {
+        let ZonedMedium { flash, drive, manner } = self;
+        drop(flash);
+        let flash = ZonedFlash::open_on(drive.clone()).unwrap();
+        ZonedMedium { flash, drive, manner }
+    }
+}
+
+/// The drive with zones that `SILICA_ZONED_DEVICE` names. All that it has is lost.
+struct KernelMedium(ZonedFlash);
+
+impl KernelMedium {
+    fn path() -> PathBuf {
+        let path = std::env::var_os("SILICA_ZONED_DEVICE").map(PathBuf::from);
+        path.expect("SILICA_ZONED_DEVICE names a drive with zones whose contents may be lost")
+    }
+}
+
+impl Medium for KernelMedium {
+    type Flash = ZonedFlash;
+
+    fn with_endurance(endurance: Option<u32>) -> Self {
+        let options = FlashImageOptions { id: 77, endurance };
+        KernelMedium(ZonedFlash::create(&Self::path(), Some(bare()), options).unwrap())
+    }
+
+    fn flash(&self) -> &ZonedFlash {
+        &self.0
+    }
+
+    fn reopened(self) -> Self {
+        drop(self);
+        KernelMedium(ZonedFlash::open(&Self::path()).unwrap())
+    }
+}
+
 fn address(channel: u16, lun: u16, block: u32) -> BlockAddress {
     BlockAddress { channel, lun, block }
 }
@@ -146,6 +248,14 @@ fn page_of(id: u64) -> Vec<u8> {
 
 fn spare_of(id: u64) -> Vec<u8> {
     bytes_of(!id, SPARE)
+}
+
+/// The spare bytes of a page on this device, which may have none.
+fn spare_on(flash: &impl FlashDevice, id: u64) -> Vec<u8> {
+    match flash.geometry().spare_bytes {
+        0 => Vec::new(),
+        _ => spare_of(id),
+    }
 }
 
 fn bytes_of(id: u64, len: usize) -> Vec<u8> {
@@ -166,13 +276,14 @@ fn append_at(
     ids: &[u64],
 ) -> FlashResult<u32> {
     let pages = ids.iter().flat_map(|id| page_of(*id)).collect::<Vec<_>>();
-    let spare = ids.iter().flat_map(|id| spare_of(*id)).collect::<Vec<_>>();
+    let spare = ids.iter().flat_map(|id| spare_on(flash, *id)).collect::<Vec<_>>();
     flash.append(&Append { block, expected, stream: 3, pages: &pages, spare: &spare })
 }
 
 /// Reads a page; true if it is the page `id`.
 fn is_page(flash: &impl FlashDevice, page: PageAddress, id: u64) -> FlashResult<bool> {
-    let (mut bytes, mut spare) = ([0; PAGE], [0; SPARE]);
+    let wanted = spare_on(flash, id);
+    let (mut bytes, mut spare) = ([0; PAGE], vec![0; wanted.len()]);
     flash.read(page, &mut bytes, &mut spare)?;
-    Ok(bytes[..] == page_of(id) && spare[..] == spare_of(id))
+    Ok(bytes[..] == page_of(id) && spare == wanted)
 }

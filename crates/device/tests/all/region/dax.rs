@@ -9,12 +9,11 @@
 //! `cargo xtask dax` prepares a directory with kernel, modules and busybox, and runs this with
 //! `SILICA_DAX_VM` as its name. Without it the test says so and ends.
 
+use crate::machine::{Running, example, first_files};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// A guest that takes longer to do its step hangs: an idle machine boots it in 10 seconds.
 const STEP_LIMIT: Duration = Duration::from_secs(180);
@@ -54,60 +53,6 @@ echo SILICA END
 busybox sleep 600
 "#;
 
-/// A file of the guest's first file system, as `cpio` has it (format "newc").
-fn push_entry(archive: &mut Vec<u8>, name: &str, mode: u32, bytes: &[u8]) {
-    let is_directory = mode & 0o040_000 != 0;
-    let fields = [1, mode, 0, 0, 1 + u32::from(is_directory), 0, bytes.len() as u32, 0, 0, 0, 0];
-    archive.extend(b"070701");
-    for field in fields.into_iter().chain([name.len() as u32 + 1, 0]) {
-        archive.extend(format!("{field:08X}").bytes());
-    }
-    archive.extend(name.bytes());
-    archive.push(0);
-    archive.resize(archive.len().next_multiple_of(4), 0);
-    archive.extend(bytes);
-    archive.resize(archive.len().next_multiple_of(4), 0);
-}
-
-/// The guest's first file system: what `vm` has, and a program with its libraries.
-fn first_files(vm: &Path, program: &Path) -> Vec<u8> {
-    let mut archive = Vec::new();
-    let mut put = |name: &str, mode: u32, bytes: &[u8]| {
-        push_entry(&mut archive, name, mode, bytes);
-    };
-    let listed = Command::new("ldd").arg(program).output().expect("ldd runs");
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
-    let libraries: Vec<&Path> = libraries.map(Path::new).collect();
-    let mut directories: Vec<PathBuf> =
-        ["bin", "proc", "sys", "dev", "mnt", "modules"].map(PathBuf::from).into();
-    for library in &libraries {
-        let above = library.parent().expect("a library lies in a directory");
-        let above = above.strip_prefix("/").expect("paths of libraries are absolute");
-        directories.extend(above.ancestors().map(Path::to_path_buf));
-    }
-    directories.retain(|directory| !directory.as_os_str().is_empty());
-    directories.sort_unstable();
-    directories.dedup();
-    for directory in directories {
-        put(&directory.to_string_lossy(), 0o040_755, &[]);
-    }
-    put("init", 0o100_755, INIT.as_bytes());
-    put("bin/busybox", 0o100_755, &fs::read(vm.join("busybox")).expect("busybox is there"));
-    put("bin/dax_guest", 0o100_755, &fs::read(program).expect("the guest's program is built"));
-    for library in libraries {
-        let name = library.to_string_lossy();
-        put(&name[1..], 0o100_755, &fs::read(library).expect("a library is there"));
-    }
-    for module in fs::read_dir(vm.join("modules")).expect("modules are there") {
-        let module = module.expect("modules are there");
-        let name = format!("modules/{}", module.file_name().to_string_lossy());
-        put(&name, 0o100_644, &fs::read(module.path()).expect("a module is there"));
-    }
-    put("TRAILER!!!", 0, &[]);
-    archive
-}
-
 /// A machine whose module of persistent memory is the file `module`.
 struct Machine<'a> {
     vm: &'a Path,
@@ -115,13 +60,6 @@ struct Machine<'a> {
     module: &'a Path,
     /// How far the platform's energy reaches: `mem-ctrl`, or `cpu` for its caches, too.
     domain: &'a str,
-}
-
-/// A machine that runs. Dropping it cuts its power.
-struct Running {
-    child: Child,
-    lines: Receiver<String>,
-    said: Vec<String>,
 }
 
 impl Machine<'_> {
@@ -136,59 +74,13 @@ impl Machine<'_> {
         qemu.arg("-kernel").arg(self.vm.join("vmlinuz")).arg("-initrd").arg(self.files);
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 silica={step}"));
         qemu.args(["-object", &memory, "-device", "nvdimm,memdev=m0,id=n0"]);
-        qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = qemu.spawn().expect("qemu starts");
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line).trim().to_string();
-                if send.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Running { child, lines, said: Vec::new() }
-    }
-}
-
-impl Running {
-    /// What the guest says after one of these words.
-    fn wait_for(&mut self, words: &[&str]) -> String {
-        let end = Instant::now() + STEP_LIMIT;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("the guest said none of {words:?}, but {:#?}", self.said);
-            };
-            let found = words.iter().find(|word| line.contains(&format!("SILICA {word}")));
-            self.said.push(line.clone());
-            if let Some(word) = found {
-                return line.split_once(*word).expect("it was found").1.trim().to_string();
-            }
-            let has_failed = ["SILICA FAILED", "SILICA END"].iter().any(|end| line.contains(end));
-            assert!(!has_failed, "the guest said none of {words:?}, but {:#?}", self.said);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Running::start(qemu, STEP_LIMIT)
     }
 }
 
 fn run(command: &mut Command) {
     let output = command.output().expect("the command starts");
     assert!(output.status.success(), "{command:?}: {output:?}");
-}
-
-/// The program that runs in the guest, beside the tests.
-fn guest_program() -> PathBuf {
-    let tests = std::env::current_exe().expect("a process knows its program");
-    let profile = tests.parent().and_then(Path::parent).expect("tests lie in deps");
-    profile.join("examples/dax_guest")
 }
 
 /// Makes a module with an empty file system.
@@ -224,7 +116,8 @@ fn what_was_fenced_on_persistent_memory_survives_a_machine() {
     };
     let dir = tempfile::tempdir().unwrap();
     let (files, module) = (dir.path().join("files"), dir.path().join("module"));
-    fs::write(&files, first_files(&vm, &guest_program())).unwrap();
+    let guest = ("dax_guest", example("dax_guest"));
+    fs::write(&files, first_files(&vm, INIT, &[guest])).unwrap();
     let machine = |domain| Machine { vm: &vm, files: &files, module: &module, domain };
     let cases = [
         ("ext4", "dax=always", &["-b", "4096"][..], "mem-ctrl", "power writes lines back: true"),

@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// Bytes of the processor's cache before the medium: less than any table that is measured, as the
 /// paper's 55 MiB are less than its tables.
 const CACHE_BYTES: u64 = 64 << 10;
+/// A processor's cache that holds what one search reads, and no more.
+const ONE_CALL_BYTES: u64 = 4096;
 /// Memory that an engine may have.
 const MEMORY_BYTES: u64 = 16 << 30;
 
@@ -25,6 +27,27 @@ pub(super) struct Bench<E> {
     region: SimRegion,
     size: Size,
     seed: u64,
+}
+
+/// What calls wait for.
+pub(super) struct Waits {
+    /// Lines of the medium that each call has read, in order.
+    lines: Vec<u64>,
+    /// Fences of a call, on average.
+    pub(super) fences: f64,
+}
+
+impl Waits {
+    /// Lines read on average.
+    pub(super) fn mean(&self) -> f64 {
+        self.lines.iter().sum::<u64>() as f64 / self.lines.len().max(1) as f64
+    }
+
+    /// Lines that so many percent of the calls read at most.
+    pub(super) fn percentile(&self, percent: usize) -> f64 {
+        let at = (self.lines.len() * percent / 100).min(self.lines.len().saturating_sub(1));
+        self.lines.get(at).map_or(0.0, |lines| *lines as f64)
+    }
 }
 
 impl Bench<SpTree<SimRegion>> {
@@ -130,6 +153,28 @@ impl<E: Engine> Bench<E> {
         let counts: RegionCounts = self.region.counts();
         let each = |bytes: u64| bytes as f64 / count as f64;
         Ok((each(counts.bytes_written()), each(counts.bytes_read())))
+    }
+
+    /// What single calls wait for: lines of the medium that each of `count` calls reads, behind a
+    /// processor's cache that holds what one call reads and no more, and its fences.
+    pub(super) fn waits(
+        &self,
+        count: u64,
+        mut call: impl FnMut(u64) -> Result<()>,
+    ) -> Result<Waits> {
+        self.region.count_media(ONE_CALL_BYTES);
+        let mut lines = Vec::with_capacity(count as usize);
+        let mut before = self.region.counts();
+        let fences = before.fences;
+        for n in 0..count {
+            call(n)?;
+            let now = self.region.counts();
+            // A line that was written in part is read unless the rest of it is written later.
+            lines.push(now.xplines_read.saturating_sub(before.xplines_read));
+            before = now;
+        }
+        lines.sort_unstable();
+        Ok(Waits { lines, fences: (before.fences - fences) as f64 / count as f64 })
     }
 
     /// What the region has counted.

@@ -4,9 +4,11 @@
 //! docs/benchmarks/turbo.md and docs/benchmarks/sptree.md have those of this machine.
 
 mod bench;
+mod mixes;
 mod probing;
 mod tree;
 mod turbo;
+mod waits;
 
 use super::Row;
 use silica_base::Result;
@@ -37,13 +39,18 @@ impl Setup {
 pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let setup = Setup::new(scale, seed);
     type Part = fn(&Setup) -> Result<Vec<Row>>;
-    let parts: [Part; 7] = [
+    let parts: [Part; 12] = [
         |setup| Ok(probing::rows(setup.growths, setup.seed)),
         turbo::figure_3_4,
+        waits::figure_3_5,
+        mixes::figure_3_7,
         turbo::figure_3_8,
         turbo::figure_3_9,
+        waits::figure_3_10,
+        waits::figure_3_11,
         tree::case_study,
         tree::figure_4_6,
+        waits::figure_4_7,
         tree::figure_4_8,
     ];
     let mut rows = Vec::new();

@@ -16,13 +16,15 @@ use silica_pmem::sptree::SpTree;
 const RANGE: usize = 100;
 
 /// Options that a scheme changes.
-type Options = [(&'static str, u64)];
+pub(super) type Options = [(&'static str, u64)];
 
 /// Schemes of the evaluation.
-const SCHEMES: [(&str, &Options); 3] = [
+pub(super) const SCHEMES: [(&str, &Options); 5] = [
     ("sptree", &[]),
     ("sptree without filters", &[("filters", 0)]),
     ("sptree-B", &[("buffers", 100)]),
+    ("sptree-BO", &[("buffers", 100), ("merge", 1)]),
+    ("sptree-B of half of the leaves", &[("buffers", 50)]),
 ];
 
 /// Schemes of the case study.
@@ -36,7 +38,7 @@ const CASES: [(&str, &Options); 5] = [
 
 type TreeBench = Bench<SpTree<SimRegion>>;
 
-fn bench(options: &Options, seed: u64) -> Result<TreeBench> {
+pub(super) fn bench(options: &Options, seed: u64) -> Result<TreeBench> {
     Bench::new("sptree", options, Size(8, 8), seed, |place, values, environment| {
         SpTree::<SimRegion>::open_on(place, values, environment)
     })

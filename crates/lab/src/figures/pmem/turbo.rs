@@ -7,13 +7,13 @@ use silica_base::{Prng, Result};
 use silica_device::sim::SimRegion;
 use silica_pmem::turbo::Turbo;
 
-const SCHEMES: [(&str, Size); 2] = [("TURBO16", Size(8, 8)), ("TURBO30", Size(15, 15))];
+pub(super) const SCHEMES: [(&str, Size); 2] = [("TURBO16", Size(8, 8)), ("TURBO30", Size(15, 15))];
 /// A processor's cache that holds what one search reads, and no more.
 const ONE_CALL_BYTES: u64 = 4096;
 /// Bytes of a line of the medium, which is one bucket.
 const LINE_BYTES: f64 = 256.0;
 
-fn bench(setup: &Setup, size: Size, shards: u64) -> Result<Bench<Turbo<SimRegion>>> {
+pub(super) fn bench(setup: &Setup, size: Size, shards: u64) -> Result<Bench<Turbo<SimRegion>>> {
     let options = [("shards", shards)];
     Bench::new("turbo", &options, size, setup.seed, |place, values, environment| {
         Turbo::open_on(place.clone(), values, environment)
@@ -21,7 +21,7 @@ fn bench(setup: &Setup, size: Size, shards: u64) -> Result<Bench<Turbo<SimRegion
 }
 
 /// Shards of tables that grow as often as the paper's: some 8,000 entries each.
-fn shards(setup: &Setup) -> u64 {
+pub(super) fn shards(setup: &Setup) -> u64 {
     (setup.keys / 8000).max(1).next_power_of_two()
 }
 

@@ -10,6 +10,7 @@ use super::super::entry::Torn;
 use super::super::layout::{ENTRIES_MAX, NEXT, Slot, checked};
 use super::super::lock::try_lock;
 use super::super::nodes::Node;
+use super::super::root::first_leaf_word;
 use super::super::top::{Bounds, Seek};
 use super::super::tree::{Locked, SpTree};
 use super::{Item, Plan, pieces, write_leaf};
@@ -36,7 +37,7 @@ fn namer<'t, R: Region>(
     let leaf = tree.leaf(node.leaf());
     let (low, _) = leaf.low().map_err(torn)?;
     if low.is_empty() {
-        return Ok(Some((tree.first_leaf_word(0).offset, None)));
+        return Ok(Some((first_leaf_word(tree.space.store(), 0).offset, None)));
     }
     let mut bounds = Bounds::default();
     // Whoever has the lock of the node before may wait for this one.
@@ -140,6 +141,7 @@ pub(crate) fn rewrite<R: Region>(
         new.plan.give_up(tree);
         return Err(error);
     }
+    tree.anchors.retract(&tree.space, tree.leaf(node.leaf()).at);
     let committed = tree.space.commit(&[new.word]);
     if let Err(error) = committed {
         // The caller gives up only what no word names.

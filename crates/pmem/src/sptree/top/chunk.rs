@@ -4,7 +4,7 @@
 //! windows are compared under a mutex.
 
 use super::super::layout::head;
-use super::super::lock::{begin_read, is_retired, try_lock, unlock};
+use super::super::lock::{begin_read, end_read, is_retired, try_lock, unlock};
 use super::super::nodes::NUMBER_BITS;
 use super::super::sync::{AtomicU64, Backoff, Ordering};
 use super::search::{IS_LONGER, Packed, Seek, Separators, window_of};
@@ -226,6 +226,14 @@ impl Chunk {
         self.whole().remove(at);
         self.sample();
         self.len.store(len as u32 - 1, Ordering::Relaxed);
+    }
+
+    /// The entry at a place, if there is one; outer `None` while somebody changes the chunk.
+    pub(super) fn peek(&self, place: impl Fn(&Chunk) -> usize) -> Option<Option<Entry>> {
+        let seen = begin_read(&self.lock)?;
+        let (at, whole) = (place(self), self.whole());
+        let entry = (at < whole.len()).then(|| (whole.get(at).to_vec(), self.node(at)));
+        end_read(&self.lock, seen).then_some(entry)
     }
 
     /// All separators and nodes. Only for the holder of the lock.

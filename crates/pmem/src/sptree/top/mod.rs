@@ -253,6 +253,70 @@ impl Top {
         is_there
     }
 
+    /// The separator behind that of `key`, and its node.
+    pub(crate) fn behind(&self, key: &[u8]) -> Option<Entry> {
+        let mut backoff = Backoff::default();
+        loop {
+            let found = self.root.read(|root| {
+                let at = root.place(key, Seek::At);
+                let within = root.chunks[at].peek(|chunk| chunk.place(key, Seek::At) + 1)?;
+                match (within, root.chunks.get(at + 1)) {
+                    (None, Some(next)) => next.peek(|_| 0),
+                    (found, _) => Some(found),
+                }
+            });
+            match found {
+                Some(found) => return found,
+                None => backoff.pause(),
+            }
+        }
+    }
+
+    /// Leaves begin at these separators from here on, which are in order. The caller holds the
+    /// locks of the nodes that they belonged to.
+    pub(crate) fn insert_all(&self, new: Vec<Entry>) {
+        let mut left = new.as_slice();
+        while let Some((first, _)) = left.first() {
+            let chunk = self.lock_chunk(first);
+            let end = self.root.read(|root| {
+                let at = root.chunks.iter().position(|other| Arc::ptr_eq(other, &chunk));
+                let behind = at.expect("a chunk that is locked is in the root") + 1;
+                (behind < root.len()).then(|| root.lows.get(behind).to_vec())
+            });
+            let is_within = |entry: &Entry| end.as_ref().is_none_or(|end| entry.0 < *end);
+            let (own, rest) = left.split_at(left.partition_point(is_within));
+            let mut entries = chunk.entries();
+            entries.extend_from_slice(own);
+            entries.sort_unstable();
+            let restructure = self.restructure();
+            self.replace(&[chunk], Chunk::make(&entries));
+            drop(restructure);
+            left = rest;
+        }
+    }
+
+    /// Separators and nodes of the chunk of `key`, and where the next chunk begins.
+    pub(crate) fn listing(&self, key: &[u8]) -> (Vec<Entry>, Option<Vec<u8>>) {
+        let chunk = self.lock_chunk(key);
+        let end = self.root.read(|root| {
+            let behind = root.place(key, Seek::At) + 1;
+            (behind < root.len()).then(|| root.lows.get(behind).to_vec())
+        });
+        let entries = chunk.entries();
+        chunk.unlock();
+        (entries, end)
+    }
+
+    /// True if `separator` is that of `node`. The answer holds while the caller has the node's
+    /// lock.
+    pub(crate) fn names(&self, separator: &[u8], node: u32) -> bool {
+        let chunk = self.lock_chunk(separator);
+        let place = chunk.place(separator, Seek::At);
+        let is_it = chunk.node(place) == node && chunk.whole().get(place) == separator;
+        chunk.unlock();
+        is_it
+    }
+
     fn restructure(&self) -> MutexGuard<'_, ()> {
         self.restructure.lock().expect("no panic while locked")
     }

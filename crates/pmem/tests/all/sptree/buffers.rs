@@ -380,3 +380,22 @@ fn entries_of_all_forms_go_through_buffers() {
     assert_eq!(metric(&tree, "region_live_bytes"), live, "no more and no less than before");
     tree.verify().expect("verified");
 }
+
+/// A close leaves no record that a later mark could meet: segments have another lap than theirs.
+#[test]
+fn a_close_ends_all_records_of_the_log() {
+    let mut harness = tree();
+    let tree = harness.open().expect("it opens");
+    (0..500).for_each(|n| put(&tree, n, &n.to_le_bytes()));
+    let region = harness.place.region();
+    let listed = silica_pmem::space::ROOT + 64;
+    let segment = (region.load(listed) & ((1 << 36) - 1)) * 4096;
+    let lap = |region: &silica_device::sim::SimRegion| region.load(segment) & ((1 << 48) - 1);
+    let before = lap(&region);
+    assert!(before > 0, "a segment is in use");
+    tree.close(&mut |_, _| ()).expect("closed");
+    assert!(lap(&region) > before, "its records are none any more");
+    drop(tree);
+    let tree = harness.open().expect("it opens");
+    has_all(&tree, 0..500, "after a close");
+}

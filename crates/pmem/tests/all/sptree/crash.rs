@@ -3,7 +3,7 @@
 use super::harness::{Tree, TreeHarness, seed};
 use silica_base::{Clock, ErrorKind, Prng, test_size};
 use silica_device::region::{Region, RegionClass};
-use silica_device::sim::SimRegion;
+use silica_device::sim::{SimRegion, SimRegions};
 use silica_engine::testkit::{self, DeviceHarness, Harness};
 use silica_engine::{
     Admin, Budget, Durability, Engine, EngineExt, EntryRef, MetricsMap, WriteBatch,
@@ -88,6 +88,11 @@ pub(super) fn put(tree: &Tree, n: u64, value: &[u8]) {
     tree.put(&n.to_be_bytes(), value, NOW).expect("a put");
 }
 
+fn with(harness: &TreeHarness, place: crate::support::Fixed) -> TreeHarness {
+    let options = harness.options.clone();
+    TreeHarness { place, options, ..TreeHarness::new(harness.bytes) }
+}
+
 /// Cuts the power at every operation of one change, in several ways each, and opens what is left.
 pub(super) fn cut_everywhere(
     harness: &TreeHarness,
@@ -98,7 +103,7 @@ pub(super) fn cut_everywhere(
     let before = harness.place.region();
     let ops = {
         let place = harness.place.with(before.fork(0));
-        let harness = TreeHarness { place, ..TreeHarness::new(harness.bytes) };
+        let harness = with(harness, place);
         let tree = harness.open_tree().expect("it opens");
         while tree.maintain(Budget::of(1 << 20)).expect("maintained").more {}
         let start = harness.place.region().op_count();
@@ -111,7 +116,7 @@ pub(super) fn cut_everywhere(
     for op in (0..=ops).step_by(stride) {
         for way in 0..ways {
             let place = harness.place.with(before.fork(op * ways + way));
-            let mut harness = TreeHarness { place, ..TreeHarness::new(harness.bytes) };
+            let mut harness = with(harness, place);
             let tree = harness.open_tree().expect("it opens");
             while tree.maintain(Budget::of(1 << 20)).expect("maintained").more {}
             let region = harness.place.region();
@@ -418,5 +423,32 @@ fn what_nothing_reaches_after_a_crash_is_free_again() {
     while tree.maintain(Budget::of(2000)).expect("maintained").more {}
     assert_eq!(metric(&tree, "leaves_unchecked"), 0.0);
     assert_eq!(metric(&tree, "region_live_bytes"), live, "no more and no less than before");
+    tree.verify().expect("verified");
+}
+
+/// The region becomes shorter while it is served: background work gives back what deletes left.
+#[test]
+fn a_region_shrinks_while_it_is_served() {
+    let place = SimRegions::new(1, RegionClass::Lines);
+    let harness = TreeHarness::new(1).set("memory_bytes", 64 << 20);
+    let tree = harness.open_in(&place).expect("it opens");
+    let value = vec![7; 200];
+    (0..20_000).for_each(|n| put(&tree, n, &value));
+    let full = metric(&tree, "region_bytes");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in (0..20_u64).cycle().take(20_000) {
+                let read = tree.get(&n.to_be_bytes()).expect("a get");
+                assert_eq!(read.as_deref(), Some(&value[..]), "key {n}");
+            }
+        });
+        for n in 20..20_000_u64 {
+            tree.delete(&n.to_be_bytes(), NOW).expect("a delete");
+        }
+        while tree.maintain(Budget { is_idle: true, ..Budget::of(1 << 20) }).expect("it").more {}
+    });
+    let left = metric(&tree, "region_bytes");
+    assert!(left < full / 2.0, "{left} of {full} bytes are left");
+    (0..20_000).for_each(|n| put(&tree, n, &value));
     tree.verify().expect("verified");
 }

@@ -2,7 +2,9 @@
 
 mod buffers;
 mod conformance;
+mod copy;
 mod crash;
 mod harness;
 mod images;
+mod media;
 mod threads;

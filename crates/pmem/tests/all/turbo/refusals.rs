@@ -27,7 +27,7 @@ fn error_of(harness: &mut SimHarness) -> silica_base::Error {
 #[test]
 fn a_newer_version_and_a_foreign_region_are_refused() {
     let mut harness = filled(10);
-    harness.region().poke(ROOT + 4, &[2]);
+    harness.region().poke(ROOT + 4, &[3]);
     let error = error_of(&mut harness);
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     let mut harness = filled(10);

@@ -76,6 +76,7 @@ fn what_is_wrong_is_a_request_too() {
         (b"flush_all x\r\n", Fault::Expiry, false),
         (b"verbosity x\r\n", Fault::Format, false),
         (b"shutdown\r\n", Fault::Shutdown, false),
+        (b"slabs reassign 1 2\r\n", Fault::Slabs, false),
     ];
     for (input, fault, quiet) in cases {
         assert_eq!(one(input), (Request::Fault(*fault), *quiet, vec![]), "{input:?}");

@@ -1,0 +1,66 @@
+//! What a server is among others, and what it is made of: it is alone, and has no modules.
+
+use super::{Cx, Keyspace, introspect};
+use crate::burst::Args;
+use silica::device::return_freed_memory;
+use silica::engine::Result;
+use silica_proto::Reply;
+
+/// Seconds that DEBUG SLEEP lets the server sleep at most.
+const SLEEP_SECONDS_MAX: f64 = 3600.0;
+
+/// ROLE: a primary at offset 0, without replicas.
+pub(crate) fn role(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.array(3);
+    cx.reply.bulk(b"master");
+    cx.reply.integer(0);
+    cx.reply.array(0);
+}
+
+/// CLUSTER and all that is in it.
+pub(crate) fn cluster(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.error("ERR This instance has cluster support disabled");
+}
+
+pub(crate) fn module_help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "module");
+}
+
+/// MODULE LIST.
+pub(crate) fn modules(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.array(0);
+}
+
+pub(crate) fn debug_help(cx: &mut Cx<'_>, _: Args<'_>) {
+    introspect::help(cx, "debug");
+}
+
+/// DEBUG SLEEP: no client is served for so many seconds, which tests of clients ask for.
+pub(crate) fn sleep(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let text = std::str::from_utf8(args.get(2)).ok();
+    let seconds = text.and_then(|text| text.parse::<f64>().ok());
+    let Some(seconds) = seconds.filter(|seconds| (0.0..=SLEEP_SECONDS_MAX).contains(seconds))
+    else {
+        reply.error("ERR give the seconds to sleep, 0 to 3600");
+        return Ok(());
+    };
+    let service = keys.service;
+    let now_ms = service.monotonic_ms();
+    let until_ms = now_ms + (seconds * 1000.0) as u64;
+    service.pause.begin(until_ms, true, now_ms);
+    service.pause.sleep(until_ms, || service.monotonic_ms(), || service.is_stopping());
+    reply.ok();
+    Ok(())
+}
+
+/// MEMORY PURGE: what was freed goes back to the system.
+pub(crate) fn purge(_: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    return_freed_memory();
+    reply.ok();
+    Ok(())
+}
+
+/// MEMORY MALLOC-STATS.
+pub(crate) fn allocator(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.verbatim(b"Stats not supported for the current allocator");
+}
