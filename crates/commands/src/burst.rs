@@ -5,6 +5,7 @@ use crate::budget::{Claim, SMALL_BYTES, resident_bytes};
 use crate::clients::Owner;
 use crate::lane::Lane;
 use crate::memcached::{self, Marks};
+use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::table::Run;
 use crate::transaction::Transaction;
@@ -258,6 +259,8 @@ pub struct Input {
     pub(crate) readers: Vec<(usize, Arc<User>)>,
     /// Who asks for statements of SQL, by number.
     pub(crate) sql: Vec<SqlCall>,
+    /// For whom scripts run, by number.
+    pub(crate) scripts: Vec<ScriptCall>,
 }
 
 impl Input {
@@ -308,6 +311,7 @@ impl Input {
         self.watches = Vec::new();
         self.readers = Vec::new();
         self.sql = Vec::new();
+        self.scripts = Vec::new();
     }
 }
 
@@ -331,12 +335,23 @@ pub struct Output {
     pub ends: Option<Vec<usize>>,
     /// Counts large replies until their connection does.
     pub claim: Option<Claim>,
+    /// The next request has to run on a thread for long requests.
+    pub(crate) is_postponed: bool,
 }
 
 impl Output {
     /// For the requests from number `next` up to `end`; replies go behind what `out` has.
     pub fn new(out: Vec<u8>, next: usize, end: usize) -> Self {
         Output { out, next, end, ..Output::default() }
+    }
+
+    /// Marks the next request of `input` as one that takes long, if that has turned out.
+    pub fn mark_postponed(&self, input: &mut Input) {
+        if self.is_postponed
+            && let Some(request) = input.requests.get_mut(self.next)
+        {
+            request.long = true;
+        }
     }
 
     /// The output itself, which also notes in `ends` where the reply of each request ends.

@@ -10,6 +10,7 @@ mod alone;
 mod at_hand;
 mod changes;
 mod commit;
+mod one_by_one;
 mod pieces;
 mod staged;
 mod timer;
@@ -25,13 +26,13 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::engine_calls::error_text;
 use crate::errors;
-use crate::resp::{Keyspace, Values};
+use crate::lane::Lane;
+use crate::resp::Values;
+use crate::resp::scripts::Place;
 use crate::service::Service;
 use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
-use crate::transaction::Transaction;
 use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
 use silica_proto::Reply;
-use std::slice;
 use std::sync::Arc;
 
 /// Keys of one wave of reads.
@@ -87,6 +88,8 @@ pub struct Executor {
     /// Engines are asked only for what they have in memory; keys of the last wave that were not.
     is_at_hand: bool,
     left: Vec<usize>,
+    /// Where its scripts run.
+    place: Place,
 }
 
 impl Executor {
@@ -111,6 +114,7 @@ impl Executor {
             staged: Staged::default(),
             is_at_hand: false,
             left: Vec::new(),
+            place: Place::Short,
         }
     }
 
@@ -142,6 +146,7 @@ impl Executor {
         let timer = BurstTimer::start(&service, burst);
         self.staged = Staged::start(&service, burst);
         self.now_ms = service.unix_ms();
+        self.place = if burst.lane == Lane::Long { Place::Long } else { Place::Short };
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
@@ -494,104 +499,6 @@ impl Executor {
             }
         }
     }
-
-    /// Commands that come next and run alone, one by one. True where anything may have been
-    /// written.
-    fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
-        let keyspace = Keyspace {
-            service: &self.service,
-            claim: &self.claim,
-            engine: wave.engine,
-            db: wave.db,
-            whole: if wave.is_transaction { None } else { self.service.databases.whole(wave.db) },
-            reader: None,
-        };
-        let mut wrote = false;
-        let mut out_bytes = out_bytes(wave.outputs);
-        let out_bytes_max = self.out_bytes_max();
-        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
-            out_bytes -= output.out.len();
-            while output.next < output.limit() && out_bytes + output.out.len() < out_bytes_max {
-                let request = &input.requests[output.next];
-                if request.run.is_ready() {
-                    output.copy_ready(input, request);
-                    continue;
-                }
-                if usize::from(request.db) != wave.db {
-                    break;
-                }
-                let args = input.args(request);
-                match request.run {
-                    Run::UpdateAll(run) => {
-                        wrote = true;
-                        output.acknowledge(request, self.synced(), |reply| {
-                            keyspace.answer(run, args, reply)
-                        });
-                    }
-                    Run::Transaction(index) => {
-                        wrote = true;
-                        let transaction = &input.transactions[index];
-                        output.acknowledge(request, self.synced(), |reply| {
-                            self.transaction(wave.db, wave.engine, transaction, reply);
-                        });
-                    }
-                    Run::Watch(index) => {
-                        let keys: Vec<&[u8]> = args.from(1).collect();
-                        let noted = input.watches[index].add(wave.engine, wave.db, &keys);
-                        output.reply(request, |reply| match noted {
-                            Ok(()) => reply.ok(),
-                            Err(error) => reply.error(&error_text(&error)),
-                        });
-                    }
-                    Run::Sql(kind, index) => {
-                        let call = &input.sql[index];
-                        output.reply(request, |reply| call.run(kind, &keyspace, args, reply));
-                    }
-                    Run::Whole(run) => {
-                        let reader = input.reader(output.next);
-                        let keyspace = Keyspace { reader, ..keyspace };
-                        output.reply(request, |reply| keyspace.answer(run, args, reply));
-                    }
-                    _ => break,
-                }
-            }
-            out_bytes += output.out.len();
-        }
-        wrote
-    }
-
-    /// Runs a transaction and writes all its replies.
-    fn transaction(
-        &self,
-        db: usize,
-        engine: &dyn Engine,
-        transaction: &Transaction,
-        reply: &mut Reply<'_>,
-    ) {
-        let run = &mut |overlay: &dyn Engine, input: &Input| {
-            let mut executor = Executor::new(Arc::clone(&*self.service));
-            executor.now_ms = self.now_ms;
-            Output::of_all(input, &self.claim, |output| {
-                let claimed = executor.claim.bytes();
-                let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
-                let (is_transaction, engine) = (true, overlay);
-                let mut wave = Wave { db, is_transaction, engine, inputs, outputs };
-                if !executor.wave(&mut wave) {
-                    // What was read is in the replies; what was written stays.
-                    executor.claim.set(claimed);
-                }
-            })
-        };
-        match transaction.run(db, engine, self.now_ms, &self.claim, run) {
-            Err(error) => reply.error(&error_text(&error)),
-            Ok(None) => reply.null_array(),
-            Ok(Some(replies)) => {
-                transaction.publish(&self.service);
-                reply.array(transaction.count);
-                reply.written(&replies);
-            }
-        }
-    }
 }
 
 /// What a wave of reads has answered.
@@ -660,7 +567,8 @@ fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
 impl Output {
     /// First request that must not run now.
     fn limit(&self) -> usize {
-        if self.out.len() >= OUT_BYTES_MAX { self.next } else { self.end }
+        let is_over = self.out.len() >= OUT_BYTES_MAX || self.is_postponed;
+        if is_over { self.next } else { self.end }
     }
 
     fn copy_ready(&mut self, input: &Input, request: &Request) {

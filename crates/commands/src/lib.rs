@@ -87,6 +87,7 @@
 //! * `table`, `resp`: every command of RESP once, with its arity, flags, keys and function;
 //! * `burst`, `exec`: bursts, and how they become engine calls;
 //! * `acl`: users, and the one place that says whether a request is permitted;
+//! * `resp::scripts`: programs of clients in Lua, each one step;
 //! * `transaction`, `overlay`: what comes between MULTI and EXEC, as one atomic update;
 //! * `watch`: whether anybody has written a key since a client began to watch it;
 //! * `topics`, `tracking`: messages of channels, and which keys were written;

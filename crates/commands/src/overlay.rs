@@ -8,14 +8,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An entry of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Owned {
-    value: Vec<u8>,
-    expires_unix_ms: u64,
-    user_bits: u32,
+pub(crate) struct Owned {
+    pub(crate) value: Vec<u8>,
+    pub(crate) expires_unix_ms: u64,
+    pub(crate) user_bits: u32,
 }
 
 impl Owned {
-    fn entry(&self) -> EntryRef<'_> {
+    /// A copy of `entry`.
+    pub(crate) fn of(entry: EntryRef<'_>) -> Self {
+        let EntryRef { value, expires_unix_ms, user_bits } = entry;
+        Owned { value: value.to_vec(), expires_unix_ms, user_bits }
+    }
+
+    pub(crate) fn entry(&self) -> EntryRef<'_> {
         EntryRef {
             value: &self.value,
             expires_unix_ms: self.expires_unix_ms,

@@ -13,6 +13,7 @@ use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::errors;
 use crate::memcached;
+use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::resp::{Cx, plain, topics, wrong_number};
 use crate::service::Service;
@@ -310,7 +311,7 @@ enum Added {
 /// Plans one connection's requests, one by one.
 struct Planner<'a> {
     service: &'a Service,
-    client: &'a Client,
+    client: &'a Arc<Client>,
     session: &'a mut Session,
     input: &'a mut Input,
     bytes: &'a [u8],
@@ -442,6 +443,13 @@ impl Planner<'_> {
                 queue.count += 1;
                 return Ok(());
             }
+            Run::Script(kind, _) => {
+                run = Run::Script(kind, queue.input.scripts.len());
+                let call = self.script_call(command);
+                let call = call.inspect_err(|_| queue.refused = true)?;
+                queue.input.scripts.push(call);
+                queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
+            }
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
             }
@@ -459,11 +467,17 @@ impl Planner<'_> {
             }
         };
         queue.count += 1;
-        let skip = container_args(command, &run);
+        let skip = command.args_before(&run);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
         queue.input.requests.push(Request { db, version, ..request });
         Ok(())
+    }
+
+    /// For whom a script of this command runs.
+    fn script_call(&mut self, command: &Command) -> Result<ScriptCall, String> {
+        let user = self.session.user.clone().ok_or_else(|| Denied::Command(command.name).text())?;
+        Ok(ScriptCall::new(user, Arc::clone(self.client), command.name.ends_with("_ro")))
     }
 
     /// True where all of `queue` may run, still.
@@ -509,6 +523,13 @@ impl Planner<'_> {
             run = choose(args);
         }
         run = self.transaction(command).unwrap_or(run);
+        if let Run::Script(kind, _) = run {
+            match self.script_call(command) {
+                Ok(call) => self.input.scripts.push(call),
+                Err(text) => return self.ready(silent, |reply| reply.error(&text)),
+            }
+            run = Run::Script(kind, self.input.scripts.len() - 1);
+        }
         if let Run::Sql(kind, _) = run {
             run = Run::Sql(kind, self.input.sql.len());
             let call = SqlCall::of(self.service, self.session);
@@ -543,7 +564,7 @@ impl Planner<'_> {
         if let Err(text) = self.input.claim_many(&self.service.budget, &run, args.len()) {
             return self.ready(silent, |reply| reply.error(&text));
         }
-        let skip = container_args(command, &run);
+        let skip = command.args_before(&run);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
         if command.is(Trait::Names)
@@ -616,12 +637,6 @@ impl Input {
         }
         self.requests.push(Request::new(Run::Ready, start, end - start));
     }
-}
-
-/// Arguments before the command's own name, which reads do not see: their keys come right after
-/// it, as in OBJECT ENCODING.
-fn container_args(command: &Command, run: &Run) -> usize {
-    if matches!(run, Run::Read(_)) { command.keys.0 as usize - 1 } else { 0 }
 }
 
 /// True where a request is so large that it would hold up those that share its burst.

@@ -17,6 +17,7 @@ use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
 use crate::resp::config::{self, SettingsFile};
+use crate::resp::scripts::{Libraries, Runnings, Scripts};
 use crate::resp::sql::SqlLimits;
 use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
@@ -96,6 +97,15 @@ pub struct Service {
     /// Milliseconds without a byte after which a client that has begun a request is dropped; 0 for
     /// never. May change while the server runs.
     pub(crate) request_ms_max: AtomicU64,
+    /// The scripts that clients have brought.
+    pub(crate) scripts: Scripts,
+    /// The libraries of functions.
+    pub(crate) libraries: Libraries,
+    /// Scripts that take long.
+    pub(crate) runnings: Arc<Runnings>,
+    /// Held by a script that runs anew for the fifth time, so that such scripts do not keep each
+    /// other from taking effect.
+    script_turn: Mutex<()>,
     /// Milliseconds without a request after which a client is let go; 0 for never.
     pub(crate) idle_ms_max: AtomicU64,
     /// Bytes of memory of the whole process; 0 if nobody set them.
@@ -152,6 +162,10 @@ impl Service {
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
+            scripts: Scripts::new(&budget),
+            libraries: Libraries::new(&budget),
+            runnings: Arc::default(),
+            script_turn: Mutex::default(),
             idle_ms_max: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(options.memory_bytes),
             changed_settings: Mutex::default(),
@@ -362,8 +376,14 @@ impl Service {
         if !self.stopping.swap(true, Ordering::AcqRel) {
             self.pause.end();
             self.sql.stop();
+            self.runnings.stop();
             self.front.stop();
         }
+    }
+
+    /// Waits until no other script runs anew again and again.
+    pub(crate) fn script_turn(&self) -> MutexGuard<'_, ()> {
+        self.script_turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True once the server is being stopped.

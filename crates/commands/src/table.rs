@@ -3,10 +3,11 @@
 use crate::acl::Access;
 use crate::burst::Args;
 use crate::memcached::{self, Outcome};
+use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{Cx, Keyspace, Values};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
-use silica_proto::Reply;
+use silica_proto::{Reply, parse_i64};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -297,6 +298,8 @@ pub(crate) enum Run {
     Transaction(usize),
     /// Alone: notes what its keys hold in the watches of this number.
     Watch(usize),
+    /// Alone, as one step: a script, for whom the input says under this number.
+    Script(ScriptKind, usize),
     /// Alone, a statement of SQL: the call of this number among the input's.
     Sql(SqlKind, usize),
     /// Alone, on the store as a whole.
@@ -318,6 +321,7 @@ impl Run {
                 | Run::Update(_)
                 | Run::UpdateAll(_)
                 | Run::Transaction(_)
+                | Run::Script(..)
                 | Run::Sql(SqlKind::All, _)
         )
     }
@@ -390,7 +394,13 @@ impl Command {
         &self,
         args: Args<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let (first, last, step) = self.keys;
+        let (mut first, mut last, step) = self.keys;
+        if self.is(Trait::CountedKeys) {
+            // The second argument says how many of those behind it are keys.
+            let count = parse_i64(args.get(2)).and_then(|n| usize::try_from(n).ok());
+            let count = count.filter(|count| *count <= args.len() - 3).unwrap_or(0);
+            (first, last) = (3, count as i32 + 2);
+        }
         let end = if last < 0 { args.len() as i32 + last + 1 } else { last + 1 };
         let places = (first..end).step_by(step.max(1) as usize).filter(move |_| first > 0);
         places.map(move |at| args.get(at as usize))
@@ -420,12 +430,20 @@ impl Command {
             () if self.is(Trait::ReadsWithGet) => of(any(3, b"get"), true),
             () if self.is(Trait::WritesWithSet) => of(true, any(2, b"set") || any(2, b"incrby")),
             () if self.is(Trait::Looks) => of(false, false),
+            () if self.is(Trait::CountedKeys) => of(true, !self.name.ends_with("_ro")),
             () if self.is(Trait::Blind) => of(false, true),
             () => of(true, self.has("write")),
         }
     }
 
-    fn has(&self, flag: &str) -> bool {
+    /// Arguments before the command's own name, which reads do not see: their keys come right after
+    /// it, as in OBJECT ENCODING.
+    pub(crate) fn args_before(&self, run: &Run) -> usize {
+        if matches!(run, Run::Read(_)) { self.keys.0 as usize - 1 } else { 0 }
+    }
+
+    /// True if COMMAND shows `flag`, or it groups the command.
+    pub(crate) fn has(&self, flag: &str) -> bool {
         self.flags.split_ascii_whitespace().any(|word| word == flag)
     }
 
@@ -438,10 +456,12 @@ impl Command {
             "generic" if self.has("connection") => None,
             "generic" => Some("keyspace"),
             "transactions" => Some("transaction"),
+            "scripting" => Some("scripting"),
             _ => None,
         };
         let is_in = |category: &&&str| match **category {
-            "read" => self.has("readonly"),
+            // A script that only reads is no command that reads, as in Redis.
+            "read" => self.has("readonly") && self.group != "scripting",
             "dangerous" => self.has("dangerous") || self.has("admin"),
             "slow" => !self.has("fast"),
             category => self.has(category) || group == Some(category),

@@ -230,6 +230,9 @@ fn add_keys(input: &Input, request: &Request, keys: &mut Vec<Vec<u8>>) {
         Run::Write(write) if write.value_at == 0 => {
             keys.extend((1..args().len()).step_by(2).map(|index| args().get(index).to_vec()));
         }
+        Run::Script(_, index) => {
+            keys.extend(input.scripts[index].written().into_iter().map(Vec::from));
+        }
         Run::Write(_) => keys.push(args().get(1).to_vec()),
         Run::Update(modify) => keys.extend(modify.keys(args()).map(<[u8]>::to_vec)),
         Run::UpdateAll(_) => {

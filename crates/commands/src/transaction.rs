@@ -13,6 +13,7 @@ use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
 use crate::overlay::Overlay;
+use crate::resp::scripts::Step;
 use crate::resp::topics::kind_of;
 use crate::service::Service;
 use crate::watch::Watches;
@@ -126,6 +127,7 @@ impl Transaction {
                 log::warn!("a message of a transaction is lost: {text}");
             }
         }
+        self.input.scripts.iter().for_each(|script| script.publish(service));
     }
 
     /// Runs all requests with `run`, on database `db` of `engine`; their replies, or `None` where
@@ -138,12 +140,13 @@ impl Transaction {
         claim: &Claim,
         run: &mut RunAll<'_>,
     ) -> Result<Option<Vec<u8>>> {
+        if !self.input.scripts.is_empty() {
+            return self.run_as_step(db, engine, now_ms, claim, run);
+        }
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         if let Some((_, list)) = &watched {
-            let text = "a key of another database is watched; watch keys after SELECT";
-            let other = || Error::new(ErrorKind::Unsupported, text);
-            names.extend(list.keys_of(db).ok_or_else(other)?);
+            names.extend(list.keys_of(db).ok_or_else(watched_elsewhere)?);
         }
         let names: Vec<&[u8]> = names.into_iter().collect();
         let descriptor = *engine.descriptor();
@@ -179,19 +182,75 @@ impl Transaction {
     }
 }
 
+fn watched_elsewhere() -> Error {
+    let text = "a key of another database is watched; watch keys after SELECT";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+/// Runs of a transaction with scripts whose keys others change each time, after which it fails.
+const RUNS_MAX: usize = 1000;
+
+impl Transaction {
+    /// Runs all requests on a [`Step`]: scripts may ask for keys that nobody knows beforehand.
+    fn run_as_step(
+        &self,
+        db: usize,
+        engine: &dyn Engine,
+        now_ms: u64,
+        claim: &Claim,
+        run: &mut RunAll<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let claimed = claim.bytes();
+        for _ in 0..RUNS_MAX {
+            let step = Step::new(engine, now_ms, claim.budget().max() / 4);
+            let replies = run(&step, &self.input)?;
+            claim.grow(step.held_bytes()).map_err(out_of_memory)?;
+            let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
+            let others: Vec<&[u8]> = match &watched {
+                Some((_, list)) => list.keys_of(db).ok_or_else(watched_elsewhere)?.collect(),
+                None => Vec::new(),
+            };
+            let (mut are_watches_good, mut own) = (true, 0);
+            let changed = others.iter().filter(|key| step.has_written_key(key)).count() as u64;
+            let committed = step.commit(&others, &mut |keys, entries| {
+                if let Some((watches, list)) = &watched {
+                    are_watches_good = watches.hold(list, own, |key| {
+                        keys.binary_search(&key).ok().and_then(|at| entries[at])
+                    });
+                    // The engine may ask again: what this marks then is no write of anybody else.
+                    own += if are_watches_good { changed } else { 0 };
+                }
+                are_watches_good
+            })?;
+            claim.set(claimed);
+            match committed {
+                Some(_) => return Ok(Some(replies)),
+                None if !are_watches_good => return Ok(None),
+                None => {}
+            }
+        }
+        let text = "others have changed the keys of the transaction's scripts during each of its \
+                    runs; make it shorter, or use fewer keys that others write";
+        Err(Error::new(ErrorKind::Busy, text))
+    }
+}
+
 impl Output {
-    /// The replies to all of `input`, which `wave` runs a part of at a time; an error where there
-    /// is no memory for them, and for their copy in the reply to EXEC.
+    /// The replies to all of `input`, which `wave` runs a part of at a time, or to what it ran
+    /// before it returned false; an error where there is no memory for them, and for their copy in
+    /// the reply to EXEC.
     pub(crate) fn of_all(
         input: &Input,
         claim: &Claim,
-        mut wave: impl FnMut(&mut Output),
+        mut wave: impl FnMut(&mut Output) -> bool,
     ) -> Result<Vec<u8>> {
         let mut replies = Vec::new();
         let mut output = Output { end: input.requests.len(), ..Output::default() };
         let mut counted = SMALL_BYTES;
         while output.next < output.end {
-            wave(&mut output);
+            if !wave(&mut output) {
+                break;
+            }
             replies.append(&mut output.out);
             output.acknowledgements.clear();
             if replies.len() > counted {

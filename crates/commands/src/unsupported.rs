@@ -39,9 +39,6 @@ const MISSING: &[(&str, &str)] = &[
     ("counters of distinct elements", "pfadd pfcount pfdebug pfmerge pfselftest"),
 ];
 
-/// Commands that have to do with programs of the client's.
-const SCRIPTS: &str = "eval evalsha evalsha_ro eval_ro fcall fcall_ro function script";
-
 /// Commands of Redis that have to do with its cluster, replicas, modules and inner workings.
 const OTHERS: &str = "asking bgrewriteaof failover monitor pfdebug pfselftest psync readonly \
                       readwrite replconf replicaof restore-asking slaveof swapdb sync";
@@ -50,7 +47,7 @@ const OTHERS: &str = "asking bgrewriteaof failover monitor pfdebug pfselftest ps
 /// may stand in lists that were written for Redis.
 pub(crate) fn is_known(name: &str) -> bool {
     let command = name.split_once('|').map_or(name, |(container, _)| container);
-    let all = MISSING.iter().map(|(_, names)| *names).chain([SCRIPTS, OTHERS]);
+    let all = MISSING.iter().map(|(_, names)| *names).chain([OTHERS]);
     all.flat_map(|names| names.split_ascii_whitespace()).any(|one| one == command)
 }
 
@@ -59,9 +56,6 @@ pub(crate) fn why(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
     let shown = name.to_ascii_uppercase();
     let is_it = |names: &str| names.split(' ').any(|one| one == name);
-    if is_it(SCRIPTS) {
-        return Some(format!("ERR {shown} is not supported: Silica runs no scripts"));
-    }
     let (kind, _) = MISSING.iter().find(|(_, names)| is_it(names))?;
     Some(format!("ERR {shown} is not supported: Silica stores strings and has no {kind}"))
 }
@@ -73,9 +67,7 @@ mod tests {
 
     #[test]
     fn every_name_is_one_that_we_do_not_have() {
-        let names =
-            MISSING.iter().flat_map(|(_, names)| names.split(' ')).chain(SCRIPTS.split(' '));
-        for name in names {
+        for name in MISSING.iter().flat_map(|(_, names)| names.split(' ')) {
             assert!(table::find(name.as_bytes()).is_none(), "{name}");
             assert!(why(name.as_bytes()).is_some(), "{name}");
         }

@@ -37,7 +37,8 @@ const FACADE: &[&str] = &[
     "silica-tune",
 ];
 /// What commands mean stands below loops and sockets, which they cannot see.
-const COMMANDS: &[&str] = &["silica-base", "silica-engine", "silica", "silica-proto", "silica-sql"];
+const COMMANDS: &[&str] =
+    &["silica-base", "silica-engine", "silica", "silica-proto", "silica-sql", "silica-lua"];
 /// The server asks the device for what the system lends it: descriptors and memory.
 const SERVER: &[&str] = &[
     "silica-base",
@@ -127,6 +128,7 @@ const HOUSE: &[Place] = &[
     passive("silica-lfs", "crates/lfs", &["silica-base", "silica-device", "silica-flash"]),
     active("silica-mount", "crates/mount", MOUNT),
     passive("silica-proto", "crates/proto", &["silica-base"]),
+    passive("silica-lua", "crates/lua", &[]),
     active("silica", "crates/silica", FACADE),
     // Threads compute intervals side by side, within one call.
     active("silica-graph", "crates/graph", GRAPH),

@@ -15,6 +15,7 @@ mod idle;
 mod image;
 mod ingest;
 mod kill;
+mod kill_scripts;
 mod limits;
 mod main_job;
 mod memory;

@@ -68,12 +68,16 @@ static SETTINGS: &[Setting] = settings! {
         let all = service.options.listen.iter().map(|a| a.ip().to_string());
         all.collect::<Vec<_>>().join(" ")
     };
+    "busy-reply-threshold": |service| service.runnings.busy_ms().to_string(),
+        0..=i64::MAX => |service, n| service.runnings.set_busy_ms(n as u64);
     "client-query-buffer-limit": |_| Limits::OPEN.request_bytes_max.to_string();
     "databases": |service| service.options.databases.to_string();
     "durability": |service| synced(service, "synced", "buffered");
     "io-threads": |service| service.options.loops.to_string();
     "latency-monitor-threshold": |service| service.latency.millis_min.load(Relaxed).to_string(),
         0..=i64::MAX => |service, n| service.latency.millis_min.store(n as u64, Relaxed);
+    "lua-time-limit": |service| service.runnings.busy_ms().to_string(),
+        0..=i64::MAX => |service, n| service.runnings.set_busy_ms(n as u64);
     "maxclients": |service| service.clients_max.load(Relaxed).to_string(),
         1..=0xFFFF_FFFF => |service, n| service.clients_max.store(n as usize, Relaxed);
     "maxmemory": |service| service.memory_bytes().to_string() => memory;

@@ -97,6 +97,8 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let config = &keys.service.options;
     let memory_bytes = keys.service.memory_bytes();
     let clients = keys.service.budget.used() as u64;
+    let (scripts, scripts_bytes) = keys.service.scripts.usage();
+    let libraries = keys.service.libraries.list();
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     lines!(out,
         "used_memory": used,
@@ -114,6 +116,10 @@ fn memory(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "mem_clients_normal": clients,
         "clients_bytes": clients,
         "clients_bytes_max": config.clients_bytes_max,
+        "number_of_cached_scripts": scripts,
+        "used_memory_scripts": scripts_bytes,
+        "number_of_libraries": libraries.len(),
+        "number_of_functions": libraries.iter().map(|l| l.functions.len()).sum::<usize>(),
         "stores_bytes_max": memory_bytes.saturating_sub(config.clients_bytes_max as u64),
         "maxmemory": memory_bytes,
         "maxmemory_human": human(memory_bytes),

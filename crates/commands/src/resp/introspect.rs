@@ -3,7 +3,7 @@
 use super::{Cx, SYNTAX};
 use crate::burst::Args;
 use crate::glob::Pattern;
-use crate::table::{COMMANDS, Command, find, find_called, find_sub};
+use crate::table::{COMMANDS, Command, Trait, find, find_called, find_sub};
 use silica_proto::Reply;
 
 /// Lists the subcommands of `container`.
@@ -127,7 +127,7 @@ pub(crate) fn getkeys(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(command) = find_called(line) else {
         return cx.reply.error("ERR Invalid command specified");
     };
-    if command.keys.0 == 0 {
+    if command.keys.0 == 0 && !command.is(Trait::CountedKeys) {
         return cx.reply.error("ERR The command has no key arguments");
     }
     if !command.takes(line.len()) {

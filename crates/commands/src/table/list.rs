@@ -2,13 +2,16 @@
 
 use super::Run::{Choose, Session, UpdateAll, Whole};
 use super::subcommands::{
-    ACL, CLIENT, CLUSTER, COMMAND, CONFIG, DEBUG, LATENCY, MEMORY, MODULE, OBJECT, PUBSUB, SLOWLOG,
+    ACL, CLIENT, CLUSTER, COMMAND, CONFIG, DEBUG, FUNCTION, LATENCY, MEMORY, MODULE, OBJECT,
+    PUBSUB, SCRIPT, SLOWLOG,
 };
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
+use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{
-    acl, bitfield, bits, client, config, dump, expiry, introspect, jobs, lcs, memory, moving,
-    object, read, record, roles, session, slowlog, sort, topics, transaction, update, whole,
+    acl, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs, memory,
+    moving, object, read, record, roles, script, session, slowlog, sort, topics, transaction,
+    update, whole,
 };
 
 /// Every command, sorted by name.
@@ -60,6 +63,15 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns a value in the form that RESTORE takes.";
     "echo" 2 "loading stale fast / own immediate" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
+    "eval" -3 "noscript stale / counted-keys" NO "scripting" "2.6.0"
+        Run::Script(ScriptKind::Text, 0), "Runs a script as one step.";
+    "eval_ro" -3 "noscript readonly stale / counted-keys" NO "scripting" "7.0.0"
+        Run::Script(ScriptKind::Text, 0), "Runs a script that writes nothing.";
+    "evalsha" -3 "noscript stale / counted-keys" NO "scripting" "2.6.0"
+        Run::Script(ScriptKind::Name, 0), "Runs a script that the server knows, by its SHA-1.";
+    "evalsha_ro" -3 "noscript readonly stale / counted-keys" NO "scripting" "7.0.0"
+        Run::Script(ScriptKind::Name, 0),
+        "Runs a script that the server knows and that writes nothing.";
     "exec" 1 "noscript loading stale / own unqueued runs-queue" NO "transactions" "1.2.0"
         Session(transaction::exec), "Runs a transaction.";
     "exists" -2 "readonly fast / looks" ALL "generic" "1.0.0" Run::Read(&read::EXISTS),
@@ -70,10 +82,16 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Sets the Unix time in seconds at which a key expires.";
     "expiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
         "Returns the Unix time in seconds at which a key expires.";
+    "fcall" -3 "noscript stale / counted-keys" NO "scripting" "7.0.0"
+        Run::Script(ScriptKind::Function, 0), "Runs a function of a library as one step.";
+    "fcall_ro" -3 "noscript readonly stale / counted-keys" NO "scripting" "7.0.0"
+        Run::Script(ScriptKind::Function, 0), "Runs a function that writes nothing.";
     "flushall" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0"
         Whole(whole::flushall), "Removes every key of every database.";
     "flushdb" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0" Whole(whole::flushdb),
         "Removes every key of the database.";
+    "function" -2 "" NO "scripting" "7.0.0" Session(function::help),
+        "Commands about libraries of functions.", FUNCTION;
     "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
         "Returns the value of a key.";
     "getbit" 3 "readonly fast" ONE "bitmap" "2.2.0" Run::Read(&bits::GETBIT),
@@ -158,6 +176,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Makes what is served survive the process, and waits for it.";
     "scan" -2 "readonly / names" NO "generic" "2.8.0" Whole(whole::scan),
         "Returns some keys and a cursor to go on with.";
+    "script" -2 "" NO "scripting" "2.6.0" Session(script::help),
+        "Commands about scripts.", SCRIPT;
     "select" 2 "loading stale fast / own" NO "connection" "1.0.0" Session(session::select),
         "Chooses the database.";
     "set" -3 "write denyoom / reads-with-get" ONE "string" "1.0.0" Choose(update::choose_set),

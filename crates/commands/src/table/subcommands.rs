@@ -3,7 +3,8 @@
 use super::Run::{Read, Session, Whole};
 use super::{Command, NO, SECOND};
 use crate::resp::{
-    acl, client, clients, config, introspect, memory, object, roles, slowlog, topics, tracking,
+    acl, client, clients, config, function, introspect, memory, object, roles, script, slowlog,
+    topics, tracking,
 };
 
 pub(super) static ACL: &[Command] = table! {
@@ -200,4 +201,40 @@ pub(super) static SLOWLOG: &[Command] = table! {
         "Counts the slow requests that are kept.";
     "slowlog|reset" 2 "admin loading stale" NO "server" "2.2.12" Whole(slowlog::reset),
         "Forgets the slow requests.";
+};
+
+pub(super) static FUNCTION: &[Command] = table! {
+    "function|delete" 3 "write noscript" NO "scripting" "7.0.0" Session(function::delete),
+        "Removes a library.";
+    "function|dump" 2 "noscript" NO "scripting" "7.0.0" Session(function::dump),
+        "Returns all libraries in the form that FUNCTION RESTORE takes.";
+    "function|flush" -2 "write noscript" NO "scripting" "7.0.0" Session(function::flush),
+        "Removes all libraries.";
+    "function|help" 2 "loading stale" NO "scripting" "7.0.0" Session(function::help),
+        "Lists the subcommands.";
+    "function|kill" 2 "noscript" NO "scripting" "7.0.0" Session(function::kill),
+        "Ends a function that takes long and has written nothing.";
+    "function|list" -2 "noscript" NO "scripting" "7.0.0" Session(function::list),
+        "Returns the libraries and their functions.";
+    "function|load" -3 "write denyoom noscript" NO "scripting" "7.0.0" Session(function::load),
+        "Adds a library.";
+    "function|restore" -3 "write denyoom noscript" NO "scripting" "7.0.0"
+        Session(function::restore), "Adds the libraries that FUNCTION DUMP has returned.";
+    "function|stats" 2 "noscript" NO "scripting" "7.0.0" Session(function::stats),
+        "Tells which function runs, and how many there are.";
+};
+
+pub(super) static SCRIPT: &[Command] = table! {
+    "script|debug" 3 "noscript" NO "scripting" "3.2.0" Session(script::debug),
+        "Refused but for NO: there is no debugger.";
+    "script|exists" -3 "noscript" NO "scripting" "2.6.0" Session(script::exists),
+        "Tells of each SHA-1 whether the server knows the script.";
+    "script|flush" -2 "noscript" NO "scripting" "2.6.0" Session(script::flush),
+        "Forgets all scripts.";
+    "script|help" 2 "loading stale" NO "scripting" "5.0.0" Session(script::help),
+        "Lists the subcommands.";
+    "script|kill" 2 "noscript" NO "scripting" "2.6.0" Session(script::kill),
+        "Ends scripts that take long and have written nothing.";
+    "script|load" 3 "noscript stale" NO "scripting" "2.6.0" Session(script::load),
+        "Keeps a script and returns its SHA-1.";
 };

@@ -41,6 +41,8 @@ pub(crate) enum Trait {
     ToChannel,
     /// `channels`: its arguments are channels to listen to.
     Channels,
+    /// `counted-keys`: its second argument says how many of those behind it are keys.
+    CountedKeys,
     /// `patterns`: its arguments are patterns for channels to listen to.
     Patterns,
     /// `confirms`: its answers are told like messages, also where CLIENT REPLY has switched replies
@@ -70,6 +72,7 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::ToChannel, "to-channel"),
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),
+    (Trait::CountedKeys, "counted-keys"),
     (Trait::Confirms, "confirms"),
 ];
 

@@ -200,7 +200,8 @@ impl EventLoop {
     pub(super) fn complete(&mut self, burst: &mut Burst) {
         let parts = burst.owners.drain(..).zip(burst.inputs.drain(..));
         let parts = parts.zip(burst.outputs.drain(..));
-        for ((owner, input), output) in parts {
+        for ((owner, mut input), output) in parts {
+            output.mark_postponed(&mut input);
             let slot = owner.slot;
             let conn = match self.conns.get_mut(slot) {
                 Some(Some(conn)) if conn.owner == owner => conn,

@@ -105,16 +105,26 @@ const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
 fn redis_py() {
+    python_works("redis_py.py");
+}
+
+#[test]
+fn redis_py_with_scripts() {
+    python_works("redis_scripts.py");
+}
+
+/// Runs a program of `tests/clients.d` on a server with each kind of engine.
+fn python_works(name: &str) {
     let import = Command::new(PYTHON).args(["-c", "import redis"]).output();
     if !import.is_ok_and(|output| output.status.success()) {
         println!("skipped: redis-py is not installed (Debian: apt-get install python3-redis)");
         return;
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients.d/redis_py.py");
+    let script = format!("{}/tests/clients.d/{name}", env!("CARGO_MANIFEST_DIR"));
     for may_wait in [false, true] {
         let (server, _) = start_with(config(), Probe::new(may_wait));
         let port = server.local_addr().port().to_string();
-        let output = Command::new(PYTHON).args([script, &port]).output().unwrap();
+        let output = Command::new(PYTHON).args([&script, &port]).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.stdout.trim_ascii(), b"fine", "{errors}");
         server.stop();

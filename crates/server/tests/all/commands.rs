@@ -208,7 +208,6 @@ fn what_we_do_not_have_is_said() {
     on_both(
         "LPUSH a b -> -ERR LPUSH is not supported: Silica stores strings and has no lists
          hset a b c -> -ERR HSET is not supported: Silica stores strings and has no hashes
-         EVAL x 0 -> -ERR EVAL is not supported: Silica runs no scripts
          NOPE -> -ERR unknown command 'NOPE', with args beginning with: ",
     );
 }

@@ -13,6 +13,8 @@ mod differential;
 mod figures;
 mod histories;
 mod hostile;
+mod lua;
+mod lua_redis;
 mod memcached;
 mod memcached_binary;
 mod memcached_clients;

@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A redis-server that ends with the test.
-struct Redis(Child, SocketAddr);
+pub(crate) struct Redis(Child, SocketAddr);
 
 impl Redis {
     /// `None` where it is not installed.
-    fn start() -> Option<Redis> {
+    pub(crate) fn start() -> Option<Redis> {
         Redis::start_with(&[])
     }
 
@@ -36,7 +36,7 @@ impl Redis {
         }
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         for _ in 0..400 {
             if let Ok(client) = Client::connect_to(self.1) {
                 return client;
