@@ -368,10 +368,10 @@ mod tests {
         let (_directory, store) = store();
         let keyspace = store.keyspace("a").unwrap();
         let engine: &dyn Engine = &**keyspace.engine();
-        engine.put(b"k", &[7; 5000]).unwrap();
+        engine.put(b"k", &[7; 5000], Durability::Buffered).unwrap();
         let step = Step::new(engine, 1, 4000);
         let refused = step.get(b"k").unwrap_err().to_string();
         assert!(refused.contains("--client-memory"), "{refused}");
-        assert!(step.put(b"l", &[7; 5000]).is_err());
+        assert!(step.put(b"l", &[7; 5000], Durability::Buffered).is_err());
     }
 }
