@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Says which functions the text of a library has, or why it has none.
+type Load<'l> = dyn FnMut(&[u8]) -> Result<Vec<LibraryFunction>, String> + 'l;
+
 /// Memory of a library beside its text, and of each function.
 const LIBRARY_BYTES: usize = 512;
 const FUNCTION_BYTES: usize = 256;
@@ -89,7 +92,7 @@ impl Libraries {
         &self,
         texts: &[&[u8]],
         policy: Policy,
-        load: &mut dyn FnMut(&[u8]) -> Result<Vec<LibraryFunction>, String>,
+        load: &mut Load<'_>,
     ) -> Result<Vec<String>, String> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut new = Vec::new();
