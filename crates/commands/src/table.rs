@@ -452,8 +452,8 @@ impl Command {
         let group = match self.group {
             _ if !self.subs.is_empty() => None,
             "string" | "bitmap" | "connection" => Some(self.group),
-            // WAIT is about what its connection wrote.
-            "generic" if self.has("connection") => None,
+            // WAIT is about what its connection wrote, SORT about elements.
+            "generic" if self.has("connection") || self.has("sortedset") => None,
             "generic" => Some("keyspace"),
             "transactions" => Some("transaction"),
             "scripting" => Some("scripting"),

@@ -5,7 +5,7 @@ use crate::migrate::{journal, noted_target_of, target_of};
 use crate::{EngineSpec, Silica, sketch};
 use log::{info, warn};
 use silica_device::{Device, FileDevice};
-use silica_engine::{Error, ErrorKind, Result};
+use silica_engine::{Error, ErrorKind, Medium, Result};
 use std::path::Path;
 
 /// How often a directory is removed, in which background work that is at its end may make files.
@@ -79,11 +79,15 @@ impl Silica {
 /// would make a new store, and everybody would take it for an empty one.
 pub(crate) fn refuse_missing(path: &Path, spec: &EngineSpec, of: &Record) -> Result<()> {
     let directory = path.join(of.directory());
-    let current = directory.join(silica_parts::manifest::CURRENT);
-    if spec.made.is_none() || current.exists() {
+    let first = directory.join(match spec.medium {
+        // A region's file has its engine's name.
+        Medium::Region => spec.name,
+        Medium::Files | Medium::Memory => silica_parts::manifest::CURRENT,
+    });
+    if spec.made.is_none() || first.exists() {
         return Ok(());
     }
-    let what = if directory.is_dir() { &current } else { &directory };
+    let what = if directory.is_dir() { &first } else { &directory };
     let message = format!(
         "{} is missing: the store is damaged; restore it from a backup, or run `silica repair` for \
          what is left",

@@ -49,7 +49,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the first port for datagrams and a pass for it.";
     "dbsize" 1 "readonly fast / keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
         "Tells how many keys the database has; a large store estimates that.";
-    "debug" -2 "" NO "server" "1.0.0" Session(roles::debug_help),
+    "debug" -2 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_help),
         "Commands for tests of clients.", DEBUG;
     "decr" 2 "write denyoom fast" ONE "string" "1.0.0" Run::Update(&update::DECR),
         "Takes one from the number at a key.";
@@ -218,9 +218,11 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns every metric of the database.";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
-    "sort" -2 "readonly / looks" ONE "generic" "1.0.0" Run::Read(&sort::SORT),
+    "sort" -2 "write denyoom / looks dangerous list set sortedset" ONE "generic" "1.0.0"
+        Run::Read(&sort::SORT),
         "Sorts nothing: strings have no elements.";
-    "sort_ro" -2 "readonly / looks" ONE "generic" "7.0.0" Run::Read(&sort::SORT),
+    "sort_ro" -2 "readonly / looks dangerous list set sortedset" ONE "generic" "7.0.0"
+        Run::Read(&sort::SORT),
         "Sorts nothing: strings have no elements.";
     "spublish" 3 "pubsub loading stale fast / deferred to-channel" NO "pubsub" "7.0.0"
         Whole(topics::publish), "Sends a message to all who listen to a sharded channel.";

@@ -146,7 +146,7 @@ fn command(words: &Words<'_>, limits: &Limits) -> (Line, Keys) {
         b"version" => (Line::new(Request::Version), NO_KEYS),
         b"quit" => (Line::new(Request::Quit), NO_KEYS),
         b"shutdown" => (Fault::Shutdown.into(), NO_KEYS),
-        b"slabs" => (Fault::Slabs.into(), NO_KEYS),
+        b"slabs" if words.len() > 1 => (Fault::Slabs.into(), NO_KEYS),
         word if word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:") => {
             // A web page makes its visitor's browser talk to us; what follows is the page's.
             (Line::new(Request::Quit), NO_KEYS)

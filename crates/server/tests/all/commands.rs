@@ -194,7 +194,8 @@ fn users() {
          ACL SETUSER x (+get -> -ERR Unmatched parenthesis in acl selector starting at '(+get'.
          ACL CAT hash -> []
          ACL CAT pubsub -> ['psubscribe' 'publish' 'pubsub|channels' 'pubsub|numpat' \
-            'pubsub|numsub' 'punsubscribe' 'subscribe' 'unsubscribe']",
+            'pubsub|numsub' 'pubsub|shardchannels' 'pubsub|shardnumsub' 'punsubscribe' 'spublish' \
+             'ssubscribe' 'subscribe' 'sunsubscribe' 'unsubscribe']",
     );
 }
 

@@ -12,8 +12,17 @@ const END: &str = "<!-- end -->";
 /// Set, the page is written instead of compared.
 const WRITE: &str = "SILICA_WRITE_PAGES";
 /// Groups in the order of the page.
-const GROUPS: [&str; 8] =
-    ["string", "generic", "bitmap", "transactions", "scripting", "pubsub", "connection", "server"];
+const GROUPS: [&str; 9] = [
+    "string",
+    "generic",
+    "bitmap",
+    "transactions",
+    "scripting",
+    "pubsub",
+    "connection",
+    "server",
+    "cluster",
+];
 
 fn text(value: &Value) -> String {
     match value {

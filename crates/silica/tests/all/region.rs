@@ -149,3 +149,21 @@ fn a_region_is_within_the_memory_number() {
         store.close().unwrap();
     }
 }
+
+/// A store whose region is gone must not be taken for an empty one.
+#[test]
+fn a_region_that_is_gone_is_missed() {
+    for engine in ["turbo", "sptree"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store");
+        let store = open(&path, engine);
+        fill(&store.keyspace("default").unwrap(), 10);
+        store.close().unwrap();
+        let file = path.join("keyspace-0").join(engine);
+        std::fs::rename(&file, directory.path().join("aside")).unwrap();
+        let error = open(&path, engine).keyspace("default").err().expect("refused");
+        assert!(error.to_string().contains(&format!("{engine} is missing")), "{error}");
+        std::fs::rename(directory.path().join("aside"), &file).unwrap();
+        check(&open(&path, engine).keyspace("default").unwrap(), 10);
+    }
+}
