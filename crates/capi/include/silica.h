@@ -232,7 +232,7 @@ silica_code silica_sync(const silica_store *store, silica_error **error);
 silica_code silica_verify(const silica_store *store, silica_error **error);
 
 /**
- * Writes the names of all keyspaces and of their engines to `*text`: "name<TAB>engine" lines, to
+ * Writes the names of all keyspaces and of their engines to `*text`: `name<TAB>engine` lines, to
  * be freed with silica_free.
  */
 silica_code silica_keyspaces(const silica_store *store, char **text, silica_error **error);

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //!
-//! 1. No panic leaves an exported function: each runs inside [`error::call`], which turns a panic
+//! 1. No panic leaves an exported function: each runs inside `error::call`, which turns a panic
 //!    into `SILICA_INTERNAL`.
 //! 2. A handle begins with a tag of its type. A null pointer and a handle of another type are
 //!    answered with `SILICA_CONFIG`; a handle that was freed is the caller's fault and cannot be

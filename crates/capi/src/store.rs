@@ -102,7 +102,7 @@ pub unsafe extern "C" fn silica_verify(
     call(error, || raw::body(store)?.verify())
 }
 
-/// Writes the names of all keyspaces and of their engines to `*text`: "name<TAB>engine" lines, to
+/// Writes the names of all keyspaces and of their engines to `*text`: `name<TAB>engine` lines, to
 /// be freed with silica_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn silica_keyspaces(
