@@ -23,8 +23,8 @@ pub fn run(root: &Path) -> bool {
     let out = steps.target().join("xtask");
     let run = serving::Run { binary, durable: false, seconds: 10, out };
     steps.inside("a cache under mixed load for 10 s", || run.run());
-    let mut overhead = std::process::Command::new(steps.target().join("debug/examples/overhead"));
-    steps.command("the way through C at toy size", overhead.arg("1000"), MINUTE);
+    let overhead = ["run", "-q", "-p", "silica-capi", "--example", "overhead", "--", "1000"];
+    steps.command("the way through C at toy size", &mut cargo(&overhead), 10 * MINUTE);
     zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
     bench::run(&mut steps);

@@ -161,7 +161,7 @@ fn a_region_that_is_gone_is_missed() {
         store.close().unwrap();
         let file = path.join("keyspace-0").join(engine);
         std::fs::rename(&file, directory.path().join("aside")).unwrap();
-        let error = open(&path, engine).keyspace("default").err().expect("refused");
+        let error = open(&path, engine).keyspace("default").expect_err("refused");
         assert!(error.to_string().contains(&format!("{engine} is missing")), "{error}");
         std::fs::rename(directory.path().join("aside"), &file).unwrap();
         check(&open(&path, engine).keyspace("default").unwrap(), 10);

@@ -243,19 +243,23 @@ fn values_of_many_sizes_come_back_and_too_large_ones_are_refused() {
 }
 
 #[test]
-fn without_the_option_only_what_no_log_takes_lies_apart() {
-    let device = device(5);
-    let wip = Wip::open(device.clone(), &OptionValues::default(), &environment()).expect("opens");
-    wip.put(b"inline", &vec![1; 16 << 20], Durability::Synced).expect("a put");
-    assert_eq!(value_files(&device), Vec::<String>::new());
-    let value = vec![2; (16 << 20) + 1];
-    wip.put(b"apart", &value, Durability::Synced).expect("a put");
-    assert_eq!(value_files(&device).len(), 1);
-    drop(wip);
-    device.power_cut();
-    let device = device.reopen();
-    let wip = Wip::open(device, &OptionValues::default(), &environment()).expect("opens");
-    assert!(wip.get(b"apart").expect("a get") == Some(value));
+fn without_the_option_the_memory_says_which_values_lie_apart() {
+    // 1/64 of the memory, but 64 KiB at least and what a record of the log takes at most.
+    for (memory_bytes, inline_bytes) in [(1 << 20, 64 << 10), (256 << 20, 4 << 20)] {
+        let mut options = OptionValues::default();
+        options.set_memory_bytes(memory_bytes);
+        let device = device(5);
+        let wip = Wip::open(device.clone(), &options, &environment()).expect("opens");
+        wip.put(b"inline", &vec![1; inline_bytes], Durability::Synced).expect("a put");
+        assert_eq!(value_files(&device), Vec::<String>::new());
+        let value = vec![2; inline_bytes + 1];
+        wip.put(b"apart", &value, Durability::Synced).expect("a put");
+        assert_eq!(value_files(&device).len(), 1);
+        drop(wip);
+        device.power_cut();
+        let wip = Wip::open(device.reopen(), &options, &environment()).expect("opens");
+        assert!(wip.get(b"apart").expect("a get") == Some(value));
+    }
 }
 
 #[test]
