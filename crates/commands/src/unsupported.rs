@@ -40,7 +40,7 @@ const MISSING: &[(&str, &str)] = &[
 ];
 
 /// Commands of Redis that have to do with its cluster, replicas, modules and inner workings.
-const OTHERS: &str = "asking bgrewriteaof failover monitor pfdebug pfselftest psync readonly \
+const OTHERS: &str = "asking bgrewriteaof failover monitor psync readonly \
                       readwrite replconf replicaof restore-asking slaveof swapdb sync";
 
 /// True for the name of a command or subcommand that Redis has and Silica has not: rules about it

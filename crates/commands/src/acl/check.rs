@@ -152,7 +152,7 @@ impl User {
 
     fn permits_channels(&self, command: &Command, args: Args<'_>) -> Result<(), Denied> {
         let (channels, kind) = match () {
-            // What a cluster would do with it makes no difference to who may.
+            // Patterns for channels hold for sharded ones, too.
             () if command.is(Trait::ToChannel) => (1, Kind::Channel),
             () if command.is(Trait::Channels) => (usize::MAX, Kind::Channel),
             () if command.is(Trait::Patterns) => (usize::MAX, Kind::Pattern),

@@ -3,6 +3,7 @@
 use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX, Values, introspect};
 use crate::burst::Args;
 use crate::table::{Read, Wants};
+use silica::device::return_freed_memory;
 use silica::engine::{MetricVisitor, Result};
 use silica_proto::{Reply, parse_i64};
 
@@ -125,6 +126,18 @@ pub(crate) fn doctor(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) ->
         false => reply.verbatim((list.join("\n") + "\n").as_bytes()),
     }
     Ok(())
+}
+
+/// MEMORY PURGE: what was freed goes back to the system.
+pub(crate) fn purge(_: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    return_freed_memory();
+    reply.ok();
+    Ok(())
+}
+
+/// MEMORY MALLOC-STATS.
+pub(crate) fn allocator(cx: &mut Cx<'_>, _: Args<'_>) {
+    cx.reply.verbatim(b"Stats not supported for the current allocator");
 }
 
 #[cfg(test)]

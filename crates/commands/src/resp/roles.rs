@@ -2,7 +2,6 @@
 
 use super::{Cx, Keyspace, introspect};
 use crate::burst::Args;
-use silica::device::return_freed_memory;
 use silica::engine::Result;
 use silica_proto::Reply;
 
@@ -51,16 +50,4 @@ pub(crate) fn sleep(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     service.pause.sleep(until_ms, || service.monotonic_ms(), || service.is_stopping());
     reply.ok();
     Ok(())
-}
-
-/// MEMORY PURGE: what was freed goes back to the system.
-pub(crate) fn purge(_: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    return_freed_memory();
-    reply.ok();
-    Ok(())
-}
-
-/// MEMORY MALLOC-STATS.
-pub(crate) fn allocator(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.verbatim(b"Stats not supported for the current allocator");
 }

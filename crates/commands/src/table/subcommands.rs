@@ -149,9 +149,9 @@ pub(super) static MEMORY: &[Command] = table! {
         "Says what is wrong with the memory, if anything is.";
     "memory|help" 2 "loading stale" NO "server" "4.0.0" Session(memory::help),
         "Lists the subcommands.";
-    "memory|malloc-stats" 2 "" NO "server" "4.0.0" Session(roles::allocator),
+    "memory|malloc-stats" 2 "" NO "server" "4.0.0" Session(memory::allocator),
         "Refused: the allocator keeps no statistics.";
-    "memory|purge" 2 "" NO "server" "4.0.0" Whole(roles::purge),
+    "memory|purge" 2 "" NO "server" "4.0.0" Whole(memory::purge),
         "Gives freed memory back to the system.";
     "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
         "Returns how memory is used.";
