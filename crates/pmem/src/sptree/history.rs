@@ -10,7 +10,8 @@
 //! 3. A reader at a snapshot reads the leaf first and then looks here: if it has met a change, the
 //!    note is there.
 //! 4. A key is noted once for the newest snapshot: notes are as many as keys, not as writes.
-//! 5. A note stays as long as a snapshot is held that is older than the change.
+//! 5. A note stays as long as a snapshot is held that is older than the change. A write whose last
+//!    snapshot is released before it notes leaves no note.
 
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -91,6 +92,10 @@ impl History {
     /// `Full` if the notes would take more than `bytes_max`: nothing is noted.
     pub(crate) fn note(&self, entries: Vec<(Vec<u8>, Option<Kept>)>, bytes_max: u64) -> Result<()> {
         let mut state = self.state();
+        if state.held.is_empty() {
+            // The last one was released after this write had asked.
+            return Ok(());
+        }
         // A key that has changed since the newest snapshot is noted for all of them already.
         let newest = state.held.keys().next_back().copied().unwrap_or(0);
         let is_needed = |state: &State, key: &[u8]| {
@@ -206,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_comes_after_the_last_release_leaves_no_note() {
+        let history = History::default();
+        let held = history.hold();
+        assert!(history.is_held(), "a write asks");
+        history.release(held);
+        history.note(vec![(b"a".to_vec(), kept(b"1"))], 1 << 20).unwrap();
+        assert_eq!((history.bytes(), history.state().notes.len()), (0, 0));
+    }
+
+    #[test]
     fn snapshots_see_what_was_and_notes_go_with_them() {
         let history = History::default();
         let note = |key: &[u8], entry| history.note(vec![(key.to_vec(), entry)], 1 << 20).unwrap();
@@ -236,8 +251,8 @@ mod tests {
         note(b"b", kept(b"4"));
         assert_eq!(history.bytes(), bytes, "one note serves the newest snapshot");
         assert_eq!(history.before(b"b", held), Some(kept(b"3")));
-        history.release(held);
         let full = history.note(vec![(b"k".to_vec(), None)], 10).unwrap_err();
         assert_eq!(full.kind(), ErrorKind::Full);
+        history.release(held);
     }
 }
