@@ -192,6 +192,8 @@ pub struct Request {
     pub(crate) silent: bool,
     /// It may take long, so it runs apart from everybody else's.
     pub long: bool,
+    /// The client is told if a key that it reads is changed later.
+    pub(crate) tracked: bool,
 }
 
 impl Request {
@@ -227,6 +229,7 @@ impl Request {
             version: Version::Resp2,
             silent: false,
             long: false,
+            tracked: false,
         }
     }
 }
@@ -261,6 +264,8 @@ pub struct Input {
     pub(crate) sql: Vec<SqlCall>,
     /// For whom scripts run, by number.
     pub(crate) scripts: Vec<ScriptCall>,
+    /// The number of the connection that asks; 0 if it is none.
+    pub(crate) client: u64,
 }
 
 impl Input {
@@ -312,6 +317,7 @@ impl Input {
         self.readers = Vec::new();
         self.sql = Vec::new();
         self.scripts = Vec::new();
+        self.client = 0;
     }
 }
 

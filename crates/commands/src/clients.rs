@@ -4,7 +4,7 @@ use crate::acl::{DEFAULT, User};
 use crate::address::Address;
 use crate::budget::{Budget, Share};
 use crate::topics::{Kind, Subscriptions};
-use crate::tracking::Tracker;
+use crate::tracking::{Mode, Tracker};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,7 +81,7 @@ impl Client {
             ('P', listens),
             ('t', tracker.is_some()),
             ('R', tracker.is_some_and(|tracker| tracker.broken)),
-            ('B', tracker.is_some()),
+            ('B', tracker.is_some_and(|tracker| tracker.wish.mode == Mode::Broadcast)),
             ('U', matches!(self.peer, Address::Unix(_))),
             ('e', self.no_evict.load(Relaxed)),
             ('T', self.no_touch.load(Relaxed)),
@@ -92,7 +92,7 @@ impl Client {
 
     /// One line of CLIENT LIST, without line end.
     pub(crate) fn line(&self, tracker: Option<&Tracker>, now_ms: u64) -> String {
-        let redirect = tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
+        let redirect = tracker.map_or(-1, |tracker| tracker.redirect().unwrap_or(0) as i64);
         let names = self.names().clone();
         let count = |kind| self.subscriptions().of(kind).len();
         let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));

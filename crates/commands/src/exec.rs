@@ -10,6 +10,7 @@ mod alone;
 mod at_hand;
 mod changes;
 mod commit;
+mod noting;
 mod one_by_one;
 mod pieces;
 mod staged;
@@ -17,8 +18,9 @@ mod timer;
 
 use self::alone::Collector;
 pub use self::changes::Change;
-use self::changes::{change, change_by_owners};
+use self::changes::{Answers, change, change_by_owners};
 pub use self::commit::{Uncommitted, commit};
+use self::noting::Expiries;
 use self::pieces::Writer;
 use self::staged::Staged;
 use self::timer::BurstTimer;
@@ -26,13 +28,15 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::engine_calls::error_text;
 use crate::errors;
+use crate::journal::Journal;
 use crate::lane::Lane;
 use crate::resp::Values;
 use crate::resp::scripts::Place;
 use crate::service::Service;
 use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
-use silica::engine::{Durability, Engine, Limits, Result, WriteBatch};
+use silica::engine::{Durability, Engine, GetSink, Limits, Result, WriteBatch};
 use silica_proto::Reply;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Keys of one wave of reads.
@@ -88,8 +92,12 @@ pub struct Executor {
     /// Engines are asked only for what they have in memory; keys of the last wave that were not.
     is_at_hand: bool,
     left: Vec<usize>,
+    /// A wave of reads has some whose client is told of later changes.
+    is_tracked: bool,
     /// Where its scripts run.
     place: Place,
+    /// What the burst has changed, if somebody wants to know.
+    journal: RefCell<Journal>,
 }
 
 impl Executor {
@@ -114,7 +122,9 @@ impl Executor {
             staged: Staged::default(),
             is_at_hand: false,
             left: Vec::new(),
+            is_tracked: false,
             place: Place::Short,
+            journal: RefCell::default(),
         }
     }
 
@@ -161,6 +171,7 @@ impl Executor {
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
+        self.journal.get_mut().tell(&service);
         if !self.synced() {
             dirty = 0;
         }
@@ -211,6 +222,7 @@ impl Executor {
     fn reads(&mut self, wave: &mut Wave<'_, '_>) {
         let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
         self.taken.clear();
+        self.is_tracked = false;
         let mut in_pieces = !self.is_at_hand && wave.engine.reports_in_order();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
             let (mut cursor, limit) = (output.next, output.limit());
@@ -219,6 +231,7 @@ impl Executor {
                 match request.run {
                     Run::Ready => {}
                     Run::Read(read) if usize::from(request.db) == wave.db => {
+                        self.is_tracked |= request.tracked;
                         in_pieces &= matches!(read.answering, Answering::Pieces(_));
                         keys.extend(read.keys(input.args(request)));
                     }
@@ -227,6 +240,9 @@ impl Executor {
                 cursor += 1;
             }
             self.taken.push(cursor);
+        }
+        if self.is_tracked {
+            self.note_reads(wave);
         }
         match in_pieces {
             true => self.reads_in_pieces(wave, &keys),
@@ -242,7 +258,14 @@ impl Executor {
         let mut writer = Writer::new(wave.inputs, wave.outputs, &self.taken, self.room);
         let mut result = Ok(());
         if !keys.is_empty() {
-            result = self.staged.get_many(&self.service, wave.engine, keys, &mut writer);
+            let (staged, service) = (&mut self.staged, &self.service);
+            result = match self.is_tracked {
+                false => staged.get_many(service, wave.engine, keys, &mut writer),
+                true => {
+                    let mut sink = Expiries::new(service, keys, &mut writer);
+                    staged.get_many(service, wave.engine, keys, &mut sink)
+                }
+            };
         }
         match &result {
             Ok(()) => writer.end(keys.len()),
@@ -291,12 +314,20 @@ impl Executor {
             return Ok(());
         }
         let (arena, slots) = (&mut self.arena, &mut self.slots);
-        let mut sink = Collector::new(arena, slots, &self.wants, self.room);
+        let mut values = Collector::new(arena, slots, &self.wants, self.room);
+        let mut expiries;
+        let sink: &mut dyn GetSink = match self.is_tracked {
+            false => &mut values,
+            true => {
+                expiries = Expiries::new(&self.service, keys, &mut values);
+                &mut expiries
+            }
+        };
         if !self.is_at_hand {
-            return self.staged.get_many(&self.service, engine, keys, &mut sink);
+            return self.staged.get_many(&self.service, engine, keys, sink);
         }
         self.left.clear();
-        engine.get_many_at_hand(keys, &mut sink, &mut self.left)?;
+        engine.get_many_at_hand(keys, sink, &mut self.left)?;
         self.defer_left();
         Ok(())
     }
@@ -406,12 +437,16 @@ impl Executor {
             (false, false) => wave.engine.write_each(batch, Durability::Buffered),
         };
         let failed = result.err().map(|e| error_text(&e));
+        let is_told = failed.is_none() && self.is_told(wave);
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {
                 let Run::Write(write) = request.run else { continue };
                 let args = input.args(request);
                 let refused = self.refuse_write(write, args, limits);
+                if is_told && refused.is_none() {
+                    self.note_write(input, write, args);
+                }
                 output.acknowledge(request, self.synced(), |reply| {
                     match refused.as_ref().or(failed.as_ref()) {
                         Some(text) => args.refuse(text, reply),
@@ -469,7 +504,9 @@ impl Executor {
     }
 
     /// Answers the requests of a burst of updates, as far as it came.
-    fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &[Answer], failed: Option<&str>) {
+    fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &Answers, failed: Option<&str>) {
+        let Answers { list: answers, effects } = answers;
+        let is_told = self.is_told(wave);
         let limits = wave.engine.descriptor().limits;
         let mut first = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
@@ -486,6 +523,9 @@ impl Executor {
                 let refused = modify.check(args, &limits);
                 let keys = if refused.is_some() { 0 } else { modify.keys(args).len() };
                 let answers = answers.get(first..first + keys);
+                if is_told && answers.is_some() {
+                    self.note_update(input, modify, args, &effects[first..first + keys]);
+                }
                 first += keys;
                 blocked |= answers.is_none() && failed.is_none();
                 if blocked {

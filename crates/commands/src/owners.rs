@@ -1,7 +1,7 @@
 //! Threads that own the partitions of databases, as far as commands need them.
 
 use crate::exec::Change;
-use crate::table::{Answer, BurstLimits};
+use crate::table::{BurstLimits, Judged};
 use crate::watch::Watchers;
 use silica::engine::{Engine, Sharded};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub trait Owners: Send + Sync {
         watchers: &Arc<Watchers>,
     ) -> Arc<dyn Engine>;
 
-    /// Makes `changes` in database `db`, each by the owner of its key; the answers. Does nothing
+    /// Makes `changes` in database `db`, each by the owner of its key; the answers, and
+    /// what was done. Does nothing
     /// and returns `None` if the calling thread is no owner.
     fn update(
         &self,
@@ -25,5 +26,5 @@ pub trait Owners: Send + Sync {
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
         burst_limits: &BurstLimits,
-    ) -> Option<Vec<Answer>>;
+    ) -> Option<Vec<Judged>>;
 }

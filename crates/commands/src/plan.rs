@@ -143,6 +143,7 @@ fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
             (state.closing, state.unplanned) = (true, false);
         }
     }
+    input.client = state.client.id;
     state.unplanned |= ends && !state.session.quit && base < state.input.len();
     hand_over(state, input, base);
     service.stats.add(|s| &s.total_commands_processed, planned);
@@ -238,6 +239,9 @@ impl ClientState {
     /// True where it may do everything, and its requests are run one after the other and answered.
     fn is_free(&mut self, service: &Service, is_listening: &mut Option<bool>) -> bool {
         let session = &mut self.session;
+        if session.tracks.is_some() {
+            return false;
+        }
         if !session.let_in || session.replies != Replies::On || session.queue.is_some() {
             return false;
         }
@@ -339,6 +343,7 @@ impl Planner<'_> {
             return Added::Waits;
         }
         let silent = self.session.replies != Replies::On;
+        let has_chosen = self.session.caching;
         match &command {
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
@@ -352,6 +357,10 @@ impl Planner<'_> {
         }
         if silent && self.session.replies == Replies::SkipNext {
             self.session.replies = Replies::On;
+        }
+        if has_chosen && self.session.queue.is_none() && !args.is(0, "client") {
+            // What CLIENT CACHING has chosen holds for one request, or for a transaction.
+            self.session.caching = false;
         }
         self.input.spans = spans;
         if self.input.requests.last().is_some_and(|request| request.run.is_ready()) {
@@ -468,16 +477,26 @@ impl Planner<'_> {
         };
         queue.count += 1;
         let skip = command.args_before(&run);
+        let tracked = self.is_tracked(command);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
-        queue.input.requests.push(Request { db, version, ..request });
+        queue.input.requests.push(Request { db, version, tracked, ..request });
         Ok(())
+    }
+
+    /// True if the keys that `command` reads are noted for its client: those of commands that only
+    /// read, and those that a script's commands read.
+    fn is_tracked(&self, command: &Command) -> bool {
+        self.session.is_tracked()
+            && (matches!(command.run, Run::Script(..)) || command.has("readonly"))
     }
 
     /// For whom a script of this command runs.
     fn script_call(&mut self, command: &Command) -> Result<ScriptCall, String> {
         let user = self.session.user.clone().ok_or_else(|| Denied::Command(command.name).text())?;
-        Ok(ScriptCall::new(user, Arc::clone(self.client), command.name.ends_with("_ro")))
+        let is_tracked = self.is_tracked(command);
+        let is_read_only = command.name.ends_with("_ro");
+        Ok(ScriptCall::new(user, Arc::clone(self.client), is_read_only, is_tracked))
     }
 
     /// True where all of `queue` may run, still.
@@ -498,7 +517,8 @@ impl Planner<'_> {
         let queue = self.session.queue.as_ref();
         if command.is(Trait::RunsQueue) && queue.is_some_and(|queue| self.permits(queue)) {
             let watches = self.session.watches.take();
-            let queue = self.session.queue.take()?;
+            let mut queue = self.session.queue.take()?;
+            queue.input.client = self.client.id;
             self.input.transactions.push(queue.into_transaction(watches));
             return Some(Run::Transaction(self.input.transactions.len() - 1));
         }
@@ -565,6 +585,7 @@ impl Planner<'_> {
             return self.ready(silent, |reply| reply.error(&text));
         }
         let skip = command.args_before(&run);
+        let tracked = self.is_tracked(command);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
         if command.is(Trait::Names)
@@ -572,7 +593,7 @@ impl Planner<'_> {
         {
             self.input.readers.push((self.input.requests.len(), Arc::clone(user)));
         }
-        self.input.requests.push(Request { db, version, silent, long, ..request });
+        self.input.requests.push(Request { db, version, silent, long, tracked, ..request });
     }
 
     /// Refuses a request whose answer repeats its arguments, if there is no memory for them.

@@ -158,7 +158,7 @@ impl Service {
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
-            tracking: Tracking::default(),
+            tracking: Tracking::new(&budget),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
@@ -332,11 +332,21 @@ impl Service {
         self.front.close(client.loop_index, Owner { slot: client.slot, client: client.id });
     }
 
+    /// Tells who wants to know that `keys` were changed by nobody who has a connection. The change
+    /// must be visible.
+    pub fn tell_changed<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        if self.tracking.is_told() {
+            let changed: Vec<_> = keys.map(|key| (0, key.into())).collect();
+            self.tracking.tell(self, &changed);
+        }
+    }
+
     /// Called about once a second, with the time of [`Service::monotonic_ms`]: samples counters.
     /// Returns what is to be run now, for event loop `index`.
     pub fn tick(&self, index: usize, now_ms: u64) -> Option<Burst> {
         self.rates.sample(&self.stats, now_ms);
         self.sql.end_idle();
+        self.tracking.tell_expired(self, self.unix_ms());
         self.flush.is_due(self.unix_ms()).then(|| memcached::flush_burst(index))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::acl::{Acl, DEFAULT, User};
 use crate::resp::sql::SqlHandle;
+use crate::tracking::Mode;
 use crate::transaction::Queue;
 use crate::watch::Watches;
 use silica_proto::Version;
@@ -36,6 +37,10 @@ pub struct Session {
     pub(crate) queue: Option<Box<Queue>>,
     /// The keys since WATCH.
     pub(crate) watches: Option<Arc<Watches>>,
+    /// Whether the server notes what it reads, and how it chooses.
+    pub(crate) tracks: Option<Mode>,
+    /// The last request was CLIENT CACHING.
+    pub(crate) caching: bool,
     /// Its connections to databases of SQL.
     pub(crate) sql: Option<SqlHandle>,
 }
@@ -56,6 +61,16 @@ impl Session {
             (self.user, self.acl_version) = (user, version);
         }
         self.user.as_deref()
+    }
+
+    /// True if the server notes which keys the next request reads.
+    pub(crate) fn is_tracked(&self) -> bool {
+        match self.tracks {
+            None | Some(Mode::Broadcast) => false,
+            Some(Mode::Reads) => true,
+            Some(Mode::OptIn) => self.caching,
+            Some(Mode::OptOut) => !self.caching,
+        }
     }
 
     /// The client has closed its side: a statement of SQL that goes on for long ends.

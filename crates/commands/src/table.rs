@@ -2,6 +2,7 @@
 
 use crate::acl::Access;
 use crate::burst::Args;
+use crate::effect::Effect;
 use crate::memcached::{self, Outcome};
 use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
@@ -143,8 +144,20 @@ impl Modify {
         args.from(1).take(if self.many { usize::MAX } else { 1 })
     }
 
-    /// What becomes of the key that `args` ask about, within `burst_limits`.
+    /// What becomes of the key that `args` ask about, within `burst_limits`; the answer, and what
+    /// the update has done once it is made.
     pub fn judge(
+        &self,
+        args: Args<'_>,
+        current: Option<EntryRef<'_>>,
+        burst_limits: &BurstLimits,
+    ) -> (Update, Judged) {
+        let (update, answer) = self.judge_within(args, current, burst_limits);
+        let effect = Effect::of(current, &update);
+        (update, (answer, effect))
+    }
+
+    fn judge_within(
         &self,
         args: Args<'_>,
         current: Option<EntryRef<'_>>,
@@ -220,6 +233,9 @@ pub enum Answer {
     /// Of a meta command.
     Meta(Outcome),
 }
+
+/// The answer about a key, and what was done to it.
+pub type Judged = (Answer, Effect);
 
 impl Answer {
     /// `value` or, where there is none, null.

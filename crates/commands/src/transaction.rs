@@ -20,7 +20,7 @@ use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
 use silica_proto::Span;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of requests that a transaction may hold.
 const BYTES_MAX: usize = 64 << 20;
@@ -94,7 +94,8 @@ impl Queue {
     /// The transaction, where the keys in `watches` have not changed.
     pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
         let Queue { input, count, keys, announced, claim, .. } = self;
-        Transaction { input, count, keys, announced, watches, _claim: claim }
+        let changed = Mutex::default();
+        Transaction { input, count, keys, announced, watches, changed, _claim: claim }
     }
 }
 
@@ -109,12 +110,19 @@ pub(crate) struct Transaction {
     keys: BTreeSet<Vec<u8>>,
     announced: Vec<usize>,
     watches: Option<Arc<Watches>>,
+    /// The keys that it has changed.
+    changed: Mutex<Vec<Box<[u8]>>>,
     _claim: Claim,
 }
 
 impl Transaction {
-    pub(crate) fn input(&self) -> &Input {
-        &self.input
+    /// The keys that it has changed.
+    pub(crate) fn take_changed(&self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_changed(&self, keys: Vec<Box<[u8]>>) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
     /// Sends its messages, which it does when all of it is done.
@@ -156,8 +164,10 @@ impl Transaction {
         claim_entries(engine, &names, 2, claim)?;
         // What its writes copy.
         claim.grow(self.input.bytes.len()).map_err(out_of_memory)?;
-        let (mut replies, mut own) = (None, 0);
+        let (mut replies, mut own, mut changed) = (None, 0, Vec::new());
         atomic(engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
+            // Only the last run counts.
+            changed.clear();
             let place = |key: &[u8]| names.binary_search(&key).expect("all watched keys are named");
             if let Some((watches, list)) = &watched
                 && !watches.hold(list, own, |key| entries[place(key)])
@@ -171,13 +181,15 @@ impl Transaction {
                 return vec![Update::Keep; names.len()];
             }
             let updates = overlay.updates();
+            let written = names.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
+            changed.extend(written.map(|(key, _)| *key));
             if let Some((_, list)) = &watched {
                 // The engine may ask again: what this marks then is no write of anybody else.
-                let changed = names.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
-                own += changed.filter(|(key, _)| list.has(key)).count() as u64;
+                own += changed.iter().filter(|key| list.has(key)).count() as u64;
             }
             updates
         })?;
+        self.set_changed(changed.into_iter().map(Into::into).collect());
         replies.transpose()
     }
 }
@@ -224,7 +236,10 @@ impl Transaction {
             })?;
             claim.set(claimed);
             match committed {
-                Some(_) => return Ok(Some(replies)),
+                Some(keys) => {
+                    self.set_changed(keys);
+                    return Ok(Some(replies));
+                }
                 None if !are_watches_good => return Ok(None),
                 None => {}
             }

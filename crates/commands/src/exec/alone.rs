@@ -1,6 +1,7 @@
 //! Values on their way from the engine: collected for a wave, as far as they are small; and the
 //! reads that have large ones, one by one, their memory claimed before it is allocated.
 
+use super::noting::Expiries;
 use super::{ENTRY_META_BYTES, Executor, Slot, Wave};
 use crate::budget::Claim;
 use crate::burst::Args;
@@ -211,10 +212,18 @@ impl Executor {
         if let [key] = keys[..] {
             let (now_ms, mut hits) = (self.now_ms, 0);
             let (staged, service) = (&mut self.staged, &self.service);
+            let is_tracked = self.is_tracked;
             wave.outputs[index].reply(request, |reply| {
                 let start = reply.buffered();
                 let mut sink = Single { read, args, now_ms, memory, reply, is_found: false };
-                let result = staged.get_many(service, wave.engine, &[key], &mut sink);
+                let keys = [key];
+                let result = match is_tracked {
+                    false => staged.get_many(service, wave.engine, &keys, &mut sink),
+                    true => {
+                        let mut sink = Expiries::new(service, &keys, &mut sink);
+                        staged.get_many(service, wave.engine, &keys, &mut sink)
+                    }
+                };
                 let Single { mut memory, is_found, reply, .. } = sink;
                 memory.forget();
                 hits = usize::from(is_found);
@@ -239,7 +248,13 @@ impl Executor {
         self.slots.resize(keys.len(), Slot::Missing);
         let collector = Collector::new(&mut self.arena, &mut self.slots, &self.wants, usize::MAX);
         let mut sink = Several { collector, memory };
-        let result = self.staged.get_many(&self.service, wave.engine, &keys, &mut sink);
+        let result = match self.is_tracked {
+            false => self.staged.get_many(&self.service, wave.engine, &keys, &mut sink),
+            true => {
+                let mut sink = Expiries::new(&self.service, &keys, &mut sink);
+                self.staged.get_many(&self.service, wave.engine, &keys, &mut sink)
+            }
+        };
         sink.memory.forget();
         let failed = result.err().map(|error| error_text(&error)).or(sink.memory.refused);
         self.count_slots();

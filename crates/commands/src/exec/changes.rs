@@ -3,6 +3,7 @@
 use super::Wave;
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
+use crate::effect::Effect;
 use crate::engine_calls::{atomic, error_text};
 use crate::owners::Owners;
 use crate::table::{Answer, BurstLimits, Modify};
@@ -27,6 +28,13 @@ pub struct Change<'a> {
     pub(super) request: usize,
 }
 
+/// The answers of updates, and what these have done to their keys.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) list: Vec<Answer>,
+    pub(super) effects: Vec<Effect>,
+}
+
 /// Updates the keys of `changes` as far as their answers have room; the answers of those requests
 /// that are done, and why the others are not.
 pub(super) fn change(
@@ -34,8 +42,9 @@ pub(super) fn change(
     changes: &[Change<'_>],
     burst_limits: &BurstLimits,
     claim: &Claim,
-) -> (Vec<Answer>, Option<String>) {
+) -> (Answers, Option<String>) {
     let mut answers = vec![Answer::Null; changes.len()];
+    let mut effects = vec![Effect::default(); changes.len()];
     let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
     let (mut done, mut held_bytes, mut failed) = (0, 0, None);
     let mut of_request = 0;
@@ -48,7 +57,7 @@ pub(super) fn change(
                     claim.set(claimed);
                 }
                 let change = &changes[done + index];
-                let (mut update, mut answer) =
+                let (mut update, (mut answer, mut effect)) =
                     change.modify.judge(change.args.at_key(change.nth), current, burst_limits);
                 of_request = answer.held_bytes() + if change.nth == 0 { 0 } else { of_request };
                 let many = of_request.max(SMALL_BYTES) - SMALL_BYTES;
@@ -56,8 +65,10 @@ pub(super) fn change(
                 let refused = burst_limits.refuse_reply(of_request);
                 if let Some(text) = refused.or_else(|| claim.grow(copies).err()) {
                     (update, answer) = (Update::Keep, Answer::Error(text.into()));
+                    effect = Effect::default();
                 }
                 answers[done + index] = answer;
+                effects[done + index] = effect;
                 update
             })
         });
@@ -74,7 +85,8 @@ pub(super) fn change(
     }
     let finished = changes.get(done).map_or(done, |change| change.request);
     answers.truncate(finished);
-    (answers, failed)
+    effects.truncate(finished);
+    (Answers { list: answers, effects }, failed)
 }
 
 /// Updates the keys of `changes` through the threads that own them; `None` if the calling thread
@@ -84,7 +96,7 @@ pub(super) fn change_by_owners(
     wave: &Wave<'_, '_>,
     changes: &[Change<'_>],
     burst_limits: &BurstLimits,
-) -> Option<Vec<Answer>> {
+) -> Option<Answers> {
     // Of several keys whose values are answered, nobody but the engine knows how many bytes
     // they are together.
     let adds_up = |change: &Change<'_>| change.nth > 0 && change.args.memcached().is_some();
@@ -92,15 +104,17 @@ pub(super) fn change_by_owners(
         return None;
     }
     let sharded = wave.engine.as_sharded()?;
-    let mut answers = Vec::with_capacity(changes.len());
+    let mut answers = Answers::default();
     let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
-    while has_room(changes, answers.len(), held_bytes, burst_limits) {
-        let rest = &changes[answers.len()..];
+    while has_room(changes, answers.list.len(), held_bytes, burst_limits) {
+        let rest = &changes[answers.list.len()..];
         let some = owners.update(wave.db, sharded, &rest[..many.min(rest.len())], burst_limits)?;
+        let (some, effects): (Vec<Answer>, Vec<Effect>) = some.into_iter().unzip();
         let bytes = held_bytes_of(&some);
         many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };
         held_bytes += bytes;
-        answers.extend(some);
+        answers.list.extend(some);
+        answers.effects.extend(effects);
     }
     Some(answers)
 }

@@ -30,6 +30,7 @@ impl Executor {
             reader: None,
         };
         let mut wrote = false;
+        let is_transaction = wave.is_transaction;
         let mut out_bytes = out_bytes(wave.outputs);
         let out_bytes_max = self.out_bytes_max();
         for (input, output) in inputs.iter().zip(wave.outputs.iter_mut()) {
@@ -43,11 +44,16 @@ impl Executor {
                 if usize::from(request.db) != db || !is_alone(request) {
                     break;
                 }
+                let (number, start) = (output.next, output.out.len());
                 if request.run.changes() {
                     wrote = true;
                     self.change_alone(&keyspace, input, output);
                 } else {
                     run_alone(&keyspace, input, output);
+                }
+                let has_run = output.next > number;
+                if has_run && !is_transaction && self.service.tracking.is_told() {
+                    self.note_alone(input, request, &output.out[start..]);
                 }
             }
             out_bytes += output.out.len();

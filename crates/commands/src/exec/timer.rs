@@ -1,4 +1,4 @@
-//! How long a burst took: the logs of what took long, and who is told what was written.
+//! How long a burst took: the logs of what took long.
 
 use crate::burst::{Args, Burst};
 use crate::memcached;
@@ -9,13 +9,11 @@ use crate::slowlog::Slow;
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
-/// Times a burst, and knows what of it is to be told when it has run.
+/// Times a burst.
 pub(crate) struct BurstTimer {
     began_ns: u64,
     /// The first request that has not run: its connection among the burst's, and its place there.
     first: Option<(usize, usize)>,
-    /// Of each connection the first request that has not run, where somebody is told of writes.
-    from: Option<Vec<usize>>,
 }
 
 impl BurstTimer {
@@ -27,12 +25,10 @@ impl BurstTimer {
             Some((index, output.next + place))
         };
         let first = (0..burst.outputs.len()).find_map(next);
-        let all = || burst.outputs.iter().map(|output| output.next).collect();
-        let from = service.tracking.is_active().then(all);
-        BurstTimer { began_ns: service.monotonic_ns(), first, from }
+        BurstTimer { began_ns: service.monotonic_ns(), first }
     }
 
-    /// Notes how long it took, and tells what it wrote; `requests` of the burst have run, and
+    /// Notes how long it took; `requests` of the burst have run, and
     /// `stages` says what their reads took, if that is known.
     pub(crate) fn stop(
         self,
@@ -41,9 +37,6 @@ impl BurstTimer {
         requests: usize,
         stages: impl FnOnce() -> Option<String>,
     ) {
-        if let Some(from) = &self.from {
-            service.tracking.tell(service, burst, from);
-        }
         let nanos = service.monotonic_ns() - self.began_ns;
         service.stats.add(|s| &s.burst_nanoseconds, nanos);
         let micros = nanos / 1000;

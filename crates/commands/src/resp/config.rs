@@ -104,6 +104,8 @@ static SETTINGS: &[Setting] = settings! {
     "tcp-keepalive": |_| "0".into();
     "timeout": |service| (service.idle_ms_max() / 1000).to_string(),
         0..=10_000_000 => |service, n| service.idle_ms_max.store(1000 * n as u64, Relaxed);
+    "tracking-table-max-keys": |service| service.tracking.keys_max().to_string(),
+        0..=i64::MAX => |service, n| service.tracking.set_keys_max(service, n as usize);
 };
 
 fn synced(service: &Service, yes: &str, no: &str) -> String {

@@ -182,9 +182,13 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "evicted_keys": service.databases.total("evictions").unwrap_or(0),
         "expired_keys": service.databases.total("expirations").unwrap_or(0),
     );
+    let tracked = service.tracking.totals();
     lines!(out,
         "pubsub_channels": keys.service.topics.channels(),
         "pubsub_patterns": keys.service.topics.patterns(),
+        "tracking_total_keys": tracked.0,
+        "tracking_total_items": tracked.1,
+        "tracking_total_prefixes": tracked.2,
     );
     Ok(())
 }

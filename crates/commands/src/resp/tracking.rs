@@ -2,6 +2,7 @@
 
 use super::{Cx, NOT_INTEGER, SYNTAX};
 use crate::burst::Args;
+use crate::tracking::{Mode, Wish};
 use silica_proto::parse_i64;
 
 /// What CLIENT TRACKING asks for.
@@ -48,11 +49,12 @@ fn options<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, &'static str>
 }
 
 /// Switches tracking on as `options` say, or says why not.
-fn switch_on(cx: &Cx<'_>, options: &Options<'_>) -> Result<(), String> {
+fn switch_on(cx: &mut Cx<'_>, options: &Options<'_>) -> Result<(), String> {
     if !options.broadcast && !options.prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
-    if !options.broadcast && cx.service.tracking.of(cx.client.id).is_some() {
+    let old = cx.service.tracking.of(cx.client.id).map(|tracker| tracker.wish.mode);
+    if old.is_some_and(|old| (old == Mode::Broadcast) != options.broadcast) {
         return Err("ERR You can't switch BCAST mode on/off before disabling tracking for this \
                     client, and then re-enabling it with a different mode."
             .into());
@@ -63,13 +65,23 @@ fn switch_on(cx: &Cx<'_>, options: &Options<'_>) -> Result<(), String> {
     if options.opt_in && options.opt_out {
         return Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into());
     }
-    if !options.broadcast {
-        return Err("ERR what a client has read is not remembered: use CLIENT TRACKING ON BCAST, \
-                    with PREFIX for a part of the keys"
+    let mode = match options {
+        Options { broadcast: true, .. } => Mode::Broadcast,
+        Options { opt_in: true, .. } => Mode::OptIn,
+        Options { opt_out: true, .. } => Mode::OptOut,
+        _ => Mode::Reads,
+    };
+    if matches!((old, mode), (Some(Mode::OptIn), Mode::OptOut) | (Some(Mode::OptOut), Mode::OptIn))
+    {
+        return Err("ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this \
+                    client, and then re-enabling it with a different mode."
             .into());
     }
     let Some(client) = cx.service.clients.get(cx.client.id) else { return Ok(()) };
-    cx.service.tracking.add(client, options.redirect, options.no_loop, &options.prefixes)
+    let wish = Wish { mode, redirect: options.redirect, no_loop: options.no_loop };
+    cx.service.tracking.add(client, wish, &options.prefixes)?;
+    (cx.session.tracks, cx.session.caching) = (Some(mode), false);
+    Ok(())
 }
 
 pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
@@ -83,6 +95,7 @@ pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
         }
     } else if args.is(2, "off") {
         cx.service.tracking.remove(cx.client.id);
+        (cx.session.tracks, cx.session.caching) = (None, false);
     } else {
         return cx.reply.error(SYNTAX);
     }
@@ -91,7 +104,7 @@ pub(crate) fn tracking(cx: &mut Cx<'_>, args: Args<'_>) {
 
 pub(crate) fn getredir(cx: &mut Cx<'_>, _: Args<'_>) {
     let tracker = cx.service.tracking.of(cx.client.id);
-    let redirect = tracker.map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
+    let redirect = tracker.map_or(-1, |tracker| tracker.redirect().unwrap_or(0) as i64);
     cx.reply.integer(redirect);
 }
 
@@ -100,10 +113,15 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     let flags: Vec<&str> = match &tracker {
         None => vec!["off"],
         Some(tracker) => {
+            let (mode, caching) = (tracker.wish.mode, cx.session.caching);
             let all = [
                 ("on", true),
-                ("bcast", true),
-                ("noloop", tracker.no_loop),
+                ("bcast", mode == Mode::Broadcast),
+                ("optin", mode == Mode::OptIn),
+                ("caching-yes", mode == Mode::OptIn && caching),
+                ("optout", mode == Mode::OptOut),
+                ("caching-no", mode == Mode::OptOut && caching),
+                ("noloop", tracker.wish.no_loop),
                 ("broken_redirect", tracker.broken),
             ];
             all.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag).collect()
@@ -114,7 +132,7 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.reply.set(flags.len());
     flags.iter().for_each(|flag| cx.reply.bulk(flag.as_bytes()));
     cx.reply.bulk(b"redirect");
-    let redirect = tracker.as_ref().map_or(-1, |tracker| tracker.redirect.unwrap_or(0) as i64);
+    let redirect = tracker.as_ref().map_or(-1, |tracker| tracker.redirect().unwrap_or(0) as i64);
     cx.reply.integer(redirect);
     cx.reply.bulk(b"prefixes");
     let prefixes = tracker.map(|tracker| tracker.prefixes).unwrap_or_default();
@@ -122,18 +140,22 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     prefixes.iter().for_each(|prefix| cx.reply.bulk(prefix));
 }
 
-/// Says why a client cannot choose the keys that it is told of one by one.
+/// CLIENT CACHING: whether the keys that the next request reads are noted.
 pub(crate) fn caching(cx: &mut Cx<'_>, args: Args<'_>) {
-    if cx.service.tracking.of(cx.client.id).is_none() {
+    let Some(mode) = cx.session.tracks else {
         return cx.reply.error(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
         );
-    }
-    let word = match args.get(2).to_ascii_lowercase().as_slice() {
-        b"yes" => "YES is only valid when tracking is enabled in OPTIN mode.",
-        b"no" => "NO is only valid when tracking is enabled in OPTOUT mode.",
+    };
+    let (fits, word) = match args.get(2).to_ascii_lowercase().as_slice() {
+        b"yes" => (Mode::OptIn, "YES is only valid when tracking is enabled in OPTIN mode."),
+        b"no" => (Mode::OptOut, "NO is only valid when tracking is enabled in OPTOUT mode."),
         _ => return cx.reply.error(SYNTAX),
     };
-    cx.reply.error(&format!("ERR CLIENT CACHING {word}"));
+    if mode != fits {
+        return cx.reply.error(&format!("ERR CLIENT CACHING {word}"));
+    }
+    cx.session.caching = true;
+    cx.reply.ok();
 }

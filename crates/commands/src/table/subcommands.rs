@@ -37,8 +37,8 @@ pub(super) static ACL: &[Command] = table! {
 };
 
 pub(super) static CLIENT: &[Command] = table! {
-    "client|caching" 3 "noscript loading stale" NO "connection" "6.0.0"
-        Session(tracking::caching), "Refused: only broadcasts tell which keys were written.";
+    "client|caching" 3 "noscript loading stale / own" NO "connection" "6.0.0"
+        Session(tracking::caching), "Chooses whether what the next request reads is tracked.";
     "client|getname" 2 "noscript loading stale" NO "connection" "2.6.9" Session(client::getname),
         "Returns the connection's name.";
     "client|getredir" 2 "noscript loading stale" NO "connection" "6.0.0"

@@ -5,7 +5,8 @@ use silica::engine::{
     Durability, EntryRef, Error, ErrorKind, GetSink, Op, OpKind, Result, WriteBatch,
 };
 use silica_commands::{
-    Answer, Args, Budget, BurstLimits, Change, Claim, Modify, Parcel, SMALL_BYTES, error_text,
+    Answer, Args, Budget, BurstLimits, Change, Claim, Effect, Judged, Modify, Parcel, SMALL_BYTES,
+    error_text,
 };
 use silica_proto::Span;
 use std::ops::Range;
@@ -68,7 +69,7 @@ pub(super) struct Job {
     calls: Vec<Call>,
     spans: Vec<Span>,
     /// Of the calls, in their order.
-    answers: Vec<Answer>,
+    answers: Vec<Judged>,
     pub(super) gathered: Gathered,
     pub(super) result: Result<()>,
     /// What is copied for the way, and what its changes take.
@@ -197,7 +198,7 @@ impl Job {
                 calls.iter().map(|call| call.parcel.args(bytes, spans).within(claim)).collect();
             let keys: Vec<&[u8]> = args.iter().map(Args::key).collect();
             let (first, mut done) = (answers.len(), 0);
-            answers.resize(first + calls.len(), Answer::Null);
+            answers.resize(first + calls.len(), (Answer::Null, Effect::default()));
             while done < keys.len() {
                 let shard = shards.get(self.db, calls[0].partition as usize);
                 let result = shard.and_then(|shard| {
@@ -210,7 +211,8 @@ impl Job {
                     })
                 });
                 done += result.unwrap_or_else(|error| {
-                    answers[first + done] = Answer::Error(error_text(&error).into());
+                    let failed = Answer::Error(error_text(&error).into());
+                    answers[first + done] = (failed, Effect::default());
                     1
                 });
             }
@@ -218,13 +220,13 @@ impl Job {
     }
 
     /// Puts the answers of its calls to their places in `answers`.
-    pub(super) fn answer(&mut self, answers: &mut [Answer]) {
+    pub(super) fn answer(&mut self, answers: &mut [Judged]) {
         let failed = self.result.as_ref().err().map(error_text);
         let mut own = self.answers.drain(..);
         for call in &self.calls {
             answers[call.place as usize] = match &failed {
-                Some(text) => Answer::Error(text.clone().into()),
-                None => own.next().unwrap_or(Answer::Null),
+                Some(text) => (Answer::Error(text.clone().into()), Effect::default()),
+                None => own.next().unwrap_or((Answer::Null, Effect::default())),
             };
         }
     }

@@ -8,7 +8,7 @@ use silica::engine::{
     Durability, Engine, EntryRef, Error, ErrorKind, GetSink, Result, Sharded, WriteBatch,
 };
 use silica_base::{RingReceiver, RingSender, ring};
-use silica_commands::{Answer, BurstLimits, Change, error_text};
+use silica_commands::{Answer, BurstLimits, Change, Effect, Judged, error_text};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -396,7 +396,7 @@ impl LoopShard {
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
         burst_limits: &BurstLimits,
-    ) -> Vec<Answer> {
+    ) -> Vec<Judged> {
         let keys: Vec<&[u8]> = changes.iter().map(|change| change.key).collect();
         let parts = self.sort(sharded, &keys);
         self.begin();
@@ -412,7 +412,7 @@ impl LoopShard {
         self.back.push(own);
         let unanswered =
             waited.err().map_or(Answer::Null, |e| Answer::Error(error_text(&e).into()));
-        let mut answers = vec![unanswered; changes.len()];
+        let mut answers = vec![(unanswered, Effect::default()); changes.len()];
         self.back.iter_mut().for_each(|job| job.answer(&mut answers));
         self.forget_back();
         answers

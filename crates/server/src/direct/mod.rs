@@ -35,7 +35,7 @@ use silica::engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
     Intent, Layer, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
-use silica_commands::{Answer, BurstLimits, Change, Owners, Watchers};
+use silica_commands::{BurstLimits, Change, Judged, Owners, Watchers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl Owners for Hub {
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
         burst_limits: &BurstLimits,
-    ) -> Option<Vec<Answer>> {
+    ) -> Option<Vec<Judged>> {
         LOOP_SHARD.with(|loop_shard| {
             let mut loop_shard = loop_shard.borrow_mut();
             // All that is its own goes the usual way.

@@ -113,18 +113,38 @@ fn redis_py_with_scripts() {
     python_works("redis_scripts.py");
 }
 
+/// redis-py has a cache of its own from version 5.3 on, which Debian's may be older than: then
+/// `SILICA_TEST_PYTHON` names a Python that has it.
+#[test]
+fn redis_py_with_its_cache() {
+    let python = std::env::var("SILICA_TEST_PYTHON").unwrap_or(PYTHON.into());
+    if !imports(&python, "redis.cache") {
+        println!("skipped: {python} has no redis-py with a cache (pip install 'redis>=5.3')");
+        return;
+    }
+    program_works(&python, "redis_cache.py");
+}
+
+fn imports(python: &str, module: &str) -> bool {
+    let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
+    import.is_ok_and(|output| output.status.success())
+}
+
 /// Runs a program of `tests/clients.d` on a server with each kind of engine.
 fn python_works(name: &str) {
-    let import = Command::new(PYTHON).args(["-c", "import redis"]).output();
-    if !import.is_ok_and(|output| output.status.success()) {
+    if !imports(PYTHON, "redis") {
         println!("skipped: redis-py is not installed (Debian: apt-get install python3-redis)");
         return;
     }
+    program_works(PYTHON, name);
+}
+
+fn program_works(python: &str, name: &str) {
     let script = format!("{}/tests/clients.d/{name}", env!("CARGO_MANIFEST_DIR"));
     for may_wait in [false, true] {
         let (server, _) = start_with(config(), Probe::new(may_wait));
         let port = server.local_addr().port().to_string();
-        let output = Command::new(PYTHON).args([&script, &port]).output().unwrap();
+        let output = Command::new(python).args([&script, &port]).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.stdout.trim_ascii(), b"fine", "{errors}");
         server.stop();

@@ -60,18 +60,20 @@ fn writes_of_memcached_clients_are_told() {
     let (mut ear, mut writer) = (Client::connect(&server), Client::connect(&server));
     ear.ask("HELLO 3");
     ear.ask("CLIENT TRACKING ON BCAST");
-    writer.send(b"set a 0 0 1\r\nx\r\nincr n 1\r\nflush_all\r\n");
-    assert_eq!(support::show(&ear.reply().unwrap()), ">['invalidate' ['a' 'n']]");
+    writer.send(b"set a 0 0 1\r\n1\r\nincr n 1\r\nincr a 1\r\nflush_all\r\n");
+    assert_eq!(support::show(&ear.reply().unwrap()), ">['invalidate' ['a' 'a']]");
     assert_eq!(support::show(&ear.reply().unwrap()), ">['invalidate' nil]");
     server.stop();
 }
 
 #[test]
-fn only_broadcasts_are_offered() {
-    let (server, _) = start_with(config(), Probe::new(false));
-    let refused = Client::connect(&server).ask("CLIENT TRACKING ON");
-    assert!(refused.contains("use CLIENT TRACKING ON BCAST"), "{refused}");
-    server.stop();
+fn whoever_has_read_a_key_is_told_once() {
+    on_both(stories::tracking_reads);
+}
+
+#[test]
+fn a_client_chooses_what_is_tracked() {
+    on_both(stories::choosing_reads);
 }
 
 #[test]

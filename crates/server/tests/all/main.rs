@@ -34,6 +34,7 @@ mod stories;
 mod support;
 mod tls;
 mod topics;
+mod tracking;
 mod udp;
 mod unix;
 mod watch;

@@ -91,6 +91,8 @@ fn redis_treats_connections_as_we_say() {
     stories::pausing(connect);
     stories::tracking(connect);
     stories::redirected_tracking(connect);
+    stories::tracking_reads(connect);
+    stories::choosing_reads(connect);
     stories::losing_channels(connect);
     stories::changing_users(connect);
 }

@@ -60,16 +60,23 @@ pub(crate) struct ScriptCall {
     pub(crate) client: Arc<Client>,
     /// Its request allows no writes.
     pub(crate) is_read_only: bool,
-    /// The keys that it wrote, if somebody wants to know.
-    written: Mutex<Vec<Box<[u8]>>>,
+    /// The keys that its commands read are noted for its client.
+    is_tracked: bool,
+    /// The keys that it has changed.
+    changed: Mutex<Vec<Box<[u8]>>>,
     /// Messages that wait until its transaction has taken effect.
     announced: Mutex<Vec<Message>>,
 }
 
 impl ScriptCall {
-    pub(crate) fn new(user: Arc<User>, client: Arc<Client>, is_read_only: bool) -> Self {
-        let (written, announced) = Default::default();
-        ScriptCall { user, client, is_read_only, written, announced }
+    pub(crate) fn new(
+        user: Arc<User>,
+        client: Arc<Client>,
+        is_read_only: bool,
+        is_tracked: bool,
+    ) -> Self {
+        let (changed, announced) = Default::default();
+        ScriptCall { user, client, is_read_only, is_tracked, changed, announced }
     }
 
     /// Sends the messages of a script whose transaction has taken effect.
@@ -78,9 +85,9 @@ impl ScriptCall {
         publish(service, std::mem::take(&mut *announced));
     }
 
-    /// The keys that it wrote, if somebody wanted to know when it ran.
-    pub(crate) fn written(&self) -> Vec<Box<[u8]>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The keys that it has changed.
+    pub(crate) fn take_changed(&self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -256,6 +263,7 @@ impl ScriptCall {
             step: &step,
             whole,
             claim,
+            is_tracked: self.is_tracked,
             is_read_only: self.is_read_only || program.flags().no_writes,
             run: &mut |engine, input| run(engine, input),
             input: Input::default(),
@@ -273,9 +281,9 @@ impl ScriptCall {
             Err(failure @ (Failure::Stopped(_) | Failure::Syntax(_) | Failure::Memory)) => {
                 Ran::Answer(Err(worker::text(&failure, service)))
             }
-            Ok(answer) => self.commit(service, step, Ok(answer)),
+            Ok(answer) => self.commit(step, Ok(answer)),
             // What it wrote before its error stays.
-            Err(Failure::Script(text)) => self.commit(service, step, Err(text)),
+            Err(Failure::Script(text)) => self.commit(step, Err(text)),
         };
         match (&ran, whole) {
             (Ran::Answer(_), Some(_)) => publish(service, announced),
@@ -290,13 +298,11 @@ impl ScriptCall {
     }
 
     /// Makes what `step` has written everybody's; `answer` is the script's answer then.
-    fn commit(&self, service: &Service, step: Step<'_>, answer: Result<Answer, String>) -> Ran {
+    fn commit(&self, step: Step<'_>, answer: Result<Answer, String>) -> Ran {
         match step.commit(&[], &mut |_, _| true) {
             Ok(None) => Ran::Again,
             Ok(Some(keys)) => {
-                if service.tracking.is_active() {
-                    *self.written.lock().unwrap_or_else(PoisonError::into_inner) = keys;
-                }
+                *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = keys;
                 Ran::Answer(answer)
             }
             Err(error) => Ran::Answer(Err(error_text(&error))),

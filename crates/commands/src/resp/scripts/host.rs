@@ -38,6 +38,8 @@ pub(super) struct Commands<'c> {
     pub(super) whole: Option<&'c Arc<dyn Engine>>,
     pub(super) claim: &'c Claim,
     pub(super) is_read_only: bool,
+    /// The keys that are read are noted for the client.
+    pub(super) is_tracked: bool,
     pub(super) run: &'c mut RunCommand<'c>,
     /// The last command's arguments.
     pub(super) input: Input,
@@ -158,7 +160,9 @@ impl Commands<'_> {
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
                 let skip = command.args_before(&run);
                 let request = Request::new(run, skip, args.len() - skip);
-                input.requests.push(Request { db: self.db as u8, version, ..request });
+                let tracked = self.is_tracked && command.has("readonly");
+                input.client = self.client.id;
+                input.requests.push(Request { db: self.db as u8, version, tracked, ..request });
                 let replies = (self.run)(self.step, input);
                 reply.extend(replies.map_err(|error| error_text(&error))?);
                 if self.step.has_written()

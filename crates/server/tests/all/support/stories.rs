@@ -160,6 +160,111 @@ pub(crate) fn tracking(connect: Connect<'_>) {
     assert_eq!(ear.ask("PING"), "PONG");
 }
 
+/// Who tracks what it has read is told once of each key that is changed, expires or is removed.
+pub(crate) fn tracking_reads(connect: Connect<'_>) {
+    let (mut reader, mut writer) = (connect(), connect());
+    let told = |keys: &str| format!(">['invalidate' [{keys}]]");
+    reader.ask("HELLO 3");
+    script(&mut writer, "FLUSHALL -> OK\nSET a 1 -> OK\nSET b 2 -> OK\nSET other 1 -> OK");
+    assert_eq!(reader.ask("CLIENT TRACKING ON"), "OK");
+    assert!(reader.text("CLIENT INFO").contains(" flags=t "));
+    for (read, write) in [
+        ("GET a", "SET a 2"),
+        ("STRLEN a", "APPEND a 3"),
+        ("GET none", "SET none 1"),
+        ("TTL a", "PEXPIRE a 100000"),
+        ("EXISTS a", "RENAME a c"),
+        ("GET c", "RENAME c a"),
+        ("GETRANGE a 0 1", "GETEX a PERSIST"),
+        ("TYPE a", "COPY b a REPLACE"),
+        ("DUMP a", "EVAL redis.call('set',KEYS[1],'1') 1 a"),
+    ] {
+        assert!(!reader.ask(read).starts_with('-'));
+        writer.ask("SET other 2");
+        assert!(!writer.ask(write).starts_with('-'), "{write}");
+        let key = read.split(' ').nth(1).unwrap();
+        assert_eq!(next(&mut reader), told(&format!("'{key}'")), "{read}, {write}");
+        // Nothing is told a second time, nor if nothing is changed.
+        script(&mut writer, "SETNX a 5 -> :0\nSET none 2 -> OK\nDEL missing -> :0\nSET c 1 -> OK");
+        assert_eq!(reader.ask("PING"), "PONG", "{read}, {write}");
+    }
+    // Of a transaction, a script and several keys at once.
+    script(&mut reader, "MULTI -> OK\nGET a -> QUEUED\nEXEC -> ['1']");
+    writer.ask("SET a 3");
+    assert_eq!(next(&mut reader), told("'a'"));
+    reader.ask("EVAL return(redis.call('get',KEYS[1])) 1 a");
+    script(&mut writer, "MULTI -> OK\nINCR a -> QUEUED\nEXEC -> [:4]");
+    assert_eq!(next(&mut reader), told("'a'"));
+    reader.ask("MGET a b");
+    writer.ask("DEL b");
+    assert_eq!(next(&mut reader), told("'b'"));
+    // An entry that expires.
+    writer.ask("SET a 1 PX 30");
+    assert_eq!(next(&mut reader), told("'a'"));
+    if reader.ask("GET a") == "'1'" {
+        assert_eq!(next(&mut reader), told("'a'"));
+    }
+    // Its own writes, unless it does not want them.
+    reader.ask("GET b");
+    reader.send(b"SET b 1\r\n");
+    let mut both = [next(&mut reader), next(&mut reader)];
+    both.sort();
+    assert_eq!(both, [told("'b'"), "OK".into()]);
+    assert_eq!(reader.ask("CLIENT TRACKING ON NOLOOP"), "OK");
+    reader.ask("GET b");
+    script(&mut reader, "SET b 2 -> OK\nPING -> PONG\nGET b -> '2'");
+    writer.ask("SET b 3");
+    assert_eq!(next(&mut reader), told("'b'"));
+    reader.ask("GET b");
+    writer.ask("FLUSHDB");
+    assert_eq!(next(&mut reader), ">['invalidate' nil]");
+    assert_eq!(reader.ask("CLIENT TRACKING OFF"), "OK");
+    reader.ask("GET b");
+    writer.ask("SET b 4");
+    assert_eq!(reader.ask("PING"), "PONG");
+}
+
+/// OPTIN, OPTOUT and CLIENT CACHING, and the dialect that needs another connection.
+pub(crate) fn choosing_reads(connect: Connect<'_>) {
+    let (mut reader, mut ear, mut writer) = (connect(), connect(), connect());
+    let ear_id = id(&mut ear);
+    ear.ask("SUBSCRIBE __redis__:invalidate");
+    let told = |key: &str| format!("['message' '__redis__:invalidate' ['{key}']]");
+    script(&mut writer, "SET a 1 -> OK\nSET b 1 -> OK");
+    let on = |mode: &str| format!("CLIENT TRACKING ON {mode} REDIRECT {ear_id}");
+    assert_eq!(reader.ask(&on("OPTIN")), "OK");
+    let lines = "
+        GET a -> '1'
+        CLIENT CACHING NO -> -ERR CLIENT CACHING NO is only valid when tracking is enabled in \
+            OPTOUT mode.
+        CLIENT CACHING x -> -ERR syntax error
+        CLIENT CACHING YES -> OK
+        GET b -> '1'
+        GET a -> '1'";
+    script(&mut reader, &lines.replace("\\\n            ", ""));
+    let state = format!("['flags' ['on' 'optin'] 'redirect' :{ear_id} 'prefixes' []]");
+    assert_eq!(reader.ask("CLIENT TRACKINGINFO"), state);
+    assert_eq!(reader.ask("CLIENT CACHING YES"), "OK");
+    let state =
+        format!("['flags' ['on' 'optin' 'caching-yes'] 'redirect' :{ear_id} 'prefixes' []]");
+    assert_eq!(reader.ask("CLIENT TRACKINGINFO"), state);
+    script(&mut reader, "MULTI -> OK\nGET c -> QUEUED\nEXEC -> [nil]\nGET d -> nil");
+    for key in ["a", "d", "b", "c"] {
+        writer.ask(&format!("SET {key} 2"));
+    }
+    assert_eq!([next(&mut ear), next(&mut ear)], [told("b"), told("c")]);
+    let refused = "-ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this \
+                   client, and then re-enabling it with a different mode.";
+    assert_eq!(reader.ask(&on("OPTOUT")), refused);
+    assert_eq!(reader.ask("CLIENT TRACKING OFF"), "OK");
+    assert_eq!(reader.ask(&on("OPTOUT")), "OK");
+    script(&mut reader, "CLIENT CACHING NO -> OK\nGET a -> '2'\nGET b -> '2'");
+    script(&mut writer, "SET a 3 -> OK\nSET b 3 -> OK");
+    assert_eq!(next(&mut ear), told("b"));
+    assert_eq!(reader.ask("RESET"), "RESET");
+    assert_eq!(reader.ask("CLIENT GETREDIR"), ":-1");
+}
+
 /// In the old dialect another connection is told.
 pub(crate) fn redirected_tracking(connect: Connect<'_>) {
     let (mut reader, mut ear, mut writer) = (connect(), connect(), connect());

@@ -1,0 +1,36 @@
+//! What a burst has changed, for those who want to know.
+
+use crate::service::Service;
+use crate::tracking::Changed;
+
+/// What was changed, in the order in which it was, until it is told.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    changed: Vec<Changed>,
+    /// All keys of a database were removed, or may have been changed.
+    is_everything: bool,
+}
+
+impl Journal {
+    /// The connection `writer` has changed `key`; 0 for none.
+    pub(crate) fn change(&mut self, writer: u64, key: &[u8]) {
+        self.changed.push((writer, key.into()));
+    }
+
+    /// Any key may have been changed.
+    pub(crate) fn change_everything(&mut self) {
+        self.is_everything = true;
+    }
+
+    /// Tells who wants to know, and forgets it. What is told must be visible by now.
+    pub(crate) fn tell(&mut self, service: &Service) {
+        if self.is_everything {
+            self.is_everything = false;
+            service.tracking.tell_everything(service);
+        }
+        if !self.changed.is_empty() {
+            service.tracking.tell(service, &self.changed);
+            self.changed.clear();
+        }
+    }
+}
