@@ -264,6 +264,8 @@ pub struct Input {
     pub(crate) sql: Vec<SqlCall>,
     /// For whom scripts run, by number.
     pub(crate) scripts: Vec<ScriptCall>,
+    /// It is the server's own, and not a client's.
+    pub(crate) is_internal: bool,
     /// The number of the connection that asks; 0 if it is none.
     pub(crate) client: u64,
 }
@@ -318,6 +320,7 @@ impl Input {
         self.sql = Vec::new();
         self.scripts = Vec::new();
         self.client = 0;
+        self.is_internal = false;
     }
 }
 

@@ -171,7 +171,7 @@ impl Executor {
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
-        self.journal.get_mut().tell(&service);
+        self.journal.get_mut().tell(&service, self.now_ms);
         if !self.synced() {
             dirty = 0;
         }
@@ -223,7 +223,8 @@ impl Executor {
         let mut keys: Vec<&[u8]> = std::mem::take(&mut self.keys);
         self.taken.clear();
         self.is_tracked = false;
-        let mut in_pieces = !self.is_at_hand && wave.engine.reports_in_order();
+        let mut in_pieces =
+            !self.is_at_hand && wave.engine.reports_in_order() && !self.notes_misses();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
             let (mut cursor, limit) = (output.next, output.limit());
             while cursor < limit && keys.len() < KEYS_MAX {
@@ -339,6 +340,7 @@ impl Executor {
         let values = |slots| Values { slots, arena: &self.arena, now_ms, claim };
         let mut first = 0;
         let mut answered = Answered::default();
+        let notes_misses = failed.is_none() && self.notes_misses();
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             let mut blocked = false;
@@ -356,6 +358,9 @@ impl Executor {
                 blocked |= failed.is_none() && slots.contains(&Slot::Deferred);
                 if blocked {
                     continue;
+                }
+                if notes_misses {
+                    self.note_misses(wave.db as u8, read, args, slots);
                 }
                 output.reply(request, |reply| match failed {
                     Some(text) => args.refuse(text, reply),
@@ -431,21 +436,23 @@ impl Executor {
         limits: &Limits,
         together: bool,
     ) -> bool {
+        let mut missing = self.missing(wave, batch);
         let result = match (batch.is_empty(), together) {
             (true, _) => Ok(()),
             (false, true) => wave.engine.write(batch, Durability::Buffered),
             (false, false) => wave.engine.write_each(batch, Durability::Buffered),
         };
         let failed = result.err().map(|e| error_text(&e));
-        let is_told = failed.is_none() && self.is_told(wave);
+        let notes = self.notes(wave.is_transaction, wave.db);
+        let is_noted = failed.is_none() && notes.are_kept();
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {
                 let Run::Write(write) = request.run else { continue };
                 let args = input.args(request);
                 let refused = self.refuse_write(write, args, limits);
-                if is_told && refused.is_none() {
-                    self.note_write(input, write, args);
+                if is_noted && refused.is_none() {
+                    self.note_write(notes, input, (write, args), &mut missing);
                 }
                 output.acknowledge(request, self.synced(), |reply| {
                     match refused.as_ref().or(failed.as_ref()) {
@@ -506,7 +513,7 @@ impl Executor {
     /// Answers the requests of a burst of updates, as far as it came.
     fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &Answers, failed: Option<&str>) {
         let Answers { list: answers, effects } = answers;
-        let is_told = self.is_told(wave);
+        let notes = self.notes(wave.is_transaction, wave.db);
         let limits = wave.engine.descriptor().limits;
         let mut first = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
@@ -523,8 +530,9 @@ impl Executor {
                 let refused = modify.check(args, &limits);
                 let keys = if refused.is_some() { 0 } else { modify.keys(args).len() };
                 let answers = answers.get(first..first + keys);
-                if is_told && answers.is_some() {
-                    self.note_update(input, modify, args, &effects[first..first + keys]);
+                if notes.are_kept() && answers.is_some() {
+                    let effects = &effects[first..first + keys];
+                    self.note_update(notes, input, (modify, args), effects);
                 }
                 first += keys;
                 blocked |= answers.is_none() && failed.is_none();

@@ -1,5 +1,6 @@
 //! What a burst has changed, for those who want to know.
 
+use crate::events::Event;
 use crate::service::Service;
 use crate::tracking::Changed;
 
@@ -9,6 +10,8 @@ pub(crate) struct Journal {
     changed: Vec<Changed>,
     /// All keys of a database were removed, or may have been changed.
     is_everything: bool,
+    /// What is told as keyspace notifications.
+    pub(crate) events: Vec<Event>,
 }
 
 impl Journal {
@@ -22,8 +25,9 @@ impl Journal {
         self.is_everything = true;
     }
 
-    /// Tells who wants to know, and forgets it. What is told must be visible by now.
-    pub(crate) fn tell(&mut self, service: &Service) {
+    /// Tells who wants to know what has happened, of which the last was at `now_ms`, and forgets
+    /// it. What is told must be visible by now.
+    pub(crate) fn tell(&mut self, service: &Service, now_ms: u64) {
         if self.is_everything {
             self.is_everything = false;
             service.tracking.tell_everything(service);
@@ -31,6 +35,9 @@ impl Journal {
         if !self.changed.is_empty() {
             service.tracking.tell(service, &self.changed);
             self.changed.clear();
+        }
+        if !self.events.is_empty() {
+            service.events.tell(service, now_ms, self.events.drain(..));
         }
     }
 }

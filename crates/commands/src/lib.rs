@@ -113,6 +113,7 @@ mod databases;
 mod effect;
 mod engine_calls;
 mod errors;
+mod events;
 mod exec;
 mod front;
 mod glob;

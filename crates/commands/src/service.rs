@@ -11,6 +11,7 @@ use crate::clients::{Client, Clients};
 use crate::cursors::Cursors;
 use crate::database_set::DatabaseSet;
 use crate::errors::Errors;
+use crate::events::{self, Classes, Events};
 use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
@@ -24,7 +25,7 @@ use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
 use crate::watch::Watches;
-use silica::engine::{Durability, Error, ErrorKind, Result};
+use silica::engine::{Durability, Error, ErrorKind, Result, WriteBatch};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use silica_proto::memcached::Protocol;
 use std::collections::BTreeSet;
@@ -90,6 +91,8 @@ pub struct Service {
     pub(crate) latency: Latency,
     /// Who is told which keys were written.
     pub(crate) tracking: Tracking,
+    /// Which events of keys are told.
+    pub(crate) events: Events,
     /// Whether requests have to wait.
     pub pause: Pause,
     /// Connections at the same time; may change while the server runs.
@@ -159,6 +162,7 @@ impl Service {
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             tracking: Tracking::new(&budget),
+            events: Events::new(&budget),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
@@ -332,22 +336,30 @@ impl Service {
         self.front.close(client.loop_index, Owner { slot: client.slot, client: client.id });
     }
 
-    /// Tells who wants to know that `keys` were changed by nobody who has a connection. The change
-    /// must be visible.
-    pub fn tell_changed<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+    /// Tells who wants to know that `batch`, of nobody who has a connection, was written to
+    /// database `db`. It must be visible.
+    pub fn tell_written(&self, db: u8, batch: &WriteBatch<'_>) {
         if self.tracking.is_told() {
-            let changed: Vec<_> = keys.map(|key| (0, key.into())).collect();
+            let changed: Vec<_> = batch.ops().iter().map(|op| (0, op.key.into())).collect();
             self.tracking.tell(self, &changed);
+        }
+        if self.events.told() != Classes::NONE {
+            let mut list = Vec::new();
+            batch.ops().iter().for_each(|op| events::of_write(db, op, false, &mut list));
+            self.events.tell(self, self.unix_ms(), list.into_iter());
         }
     }
 
     /// Called about once a second, with the time of [`Service::monotonic_ms`]: samples counters.
     /// Returns what is to be run now, for event loop `index`.
-    pub fn tick(&self, index: usize, now_ms: u64) -> Option<Burst> {
+    pub fn tick(&self, index: usize, now_ms: u64) -> Vec<Burst> {
         self.rates.sample(&self.stats, now_ms);
         self.sql.end_idle();
-        self.tracking.tell_expired(self, self.unix_ms());
-        self.flush.is_due(self.unix_ms()).then(|| memcached::flush_burst(index))
+        let unix_ms = self.unix_ms();
+        self.tracking.tell_expired(self, unix_ms);
+        let expires = self.events.has_due(unix_ms).then(|| events::timers_burst(index));
+        let flushes = self.flush.is_due(unix_ms).then(|| memcached::flush_burst(index));
+        expires.into_iter().chain(flushes).collect()
     }
 
     /// True if whoever asked for the stop wants nothing to be kept beyond what is kept anyway.

@@ -12,6 +12,7 @@
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
+use crate::events::Event;
 use crate::overlay::Overlay;
 use crate::resp::scripts::Step;
 use crate::resp::topics::kind_of;
@@ -94,8 +95,8 @@ impl Queue {
     /// The transaction, where the keys in `watches` have not changed.
     pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
         let Queue { input, count, keys, announced, claim, .. } = self;
-        let changed = Mutex::default();
-        Transaction { input, count, keys, announced, watches, changed, _claim: claim }
+        let (changed, events) = Default::default();
+        Transaction { input, count, keys, announced, watches, changed, events, _claim: claim }
     }
 }
 
@@ -112,6 +113,8 @@ pub(crate) struct Transaction {
     watches: Option<Arc<Watches>>,
     /// The keys that it has changed.
     changed: Mutex<Vec<Box<[u8]>>>,
+    /// What it has done, if somebody wants to know.
+    events: Mutex<Vec<Event>>,
     _claim: Claim,
 }
 
@@ -119,6 +122,15 @@ impl Transaction {
     /// The keys that it has changed.
     pub(crate) fn take_changed(&self) -> Vec<Box<[u8]>> {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What it has done, if somebody wanted to know.
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_events(&self, events: Vec<Event>) {
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
     }
 
     fn set_changed(&self, keys: Vec<Box<[u8]>>) {

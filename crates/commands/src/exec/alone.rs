@@ -238,6 +238,9 @@ impl Executor {
                     read.answer(args, values, reply);
                 }
             });
+            if hits == 0 && self.notes_misses() {
+                self.note_misses(wave.db as u8, read, args, &[Slot::Missing]);
+            }
             self.service.stats.count_reads(1, hits);
             return;
         }
@@ -258,6 +261,9 @@ impl Executor {
         sink.memory.forget();
         let failed = result.err().map(|error| error_text(&error)).or(sink.memory.refused);
         self.count_slots();
+        if failed.is_none() && self.notes_misses() {
+            self.note_misses(wave.db as u8, read, args, &self.slots);
+        }
         let (claim, now_ms) = (Some(&self.claim), self.now_ms);
         let values = Values { slots: &self.slots, arena: &self.arena, now_ms, claim };
         wave.outputs[index].reply(request, |reply| match failed {

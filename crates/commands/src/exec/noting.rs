@@ -1,13 +1,15 @@
 //! What a burst reads and changes is noted, if somebody wants to know: see [`crate::tracking`] and
 //! [`Journal`](crate::journal::Journal).
 
-use super::{Executor, Wave};
+use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
+use crate::events::{self, Classes};
 use crate::service::Service;
-use crate::table::{Modify, Run, Write, find};
+use crate::table::{Modify, Read, Run, Write, find};
 use crate::tracking::{Tracking, removes_everything};
 use silica::engine::{EntryRef, GetSink, WriteBatch};
+use std::collections::BTreeSet;
 
 /// Passes on what is found, and notes when it expires.
 pub(super) struct Expiries<'s> {
@@ -54,61 +56,158 @@ impl Executor {
         }
     }
 
-    /// True if somebody wants to know what `wave` has changed. A transaction tells itself what it
-    /// has changed, when that is visible.
-    pub(super) fn is_told(&self, wave: &Wave<'_, '_>) -> bool {
-        !wave.is_transaction && self.service.tracking.is_told()
+    /// What is to be noted of what a wave has changed, which is visible by now. A transaction tells
+    /// itself which keys it has changed, when that is visible.
+    pub(super) fn notes(&self, is_transaction: bool, db: usize) -> Notes {
+        let is_tracked = !is_transaction && self.service.tracking.is_told();
+        Notes { is_tracked, events: self.service.events.told(), db: db as u8 }
     }
 
-    /// Notes what a blind write has changed.
-    pub(super) fn note_write(&self, input: &Input, write: &Write, args: Args<'_>) {
+    /// The keys of `batch` that are not there, if somebody wants to know of new ones.
+    pub(super) fn missing(
+        &self,
+        wave: &Wave<'_, '_>,
+        batch: &WriteBatch<'_>,
+    ) -> BTreeSet<Box<[u8]>> {
+        let mut missing = BTreeSet::new();
+        if self.service.events.told().has(Classes::NEW) {
+            let keys: Vec<&[u8]> = batch.ops().iter().map(|op| op.key).collect();
+            let mut there = There(vec![false; keys.len()]);
+            // What cannot be read is not told.
+            if wave.engine.get_many(&keys, &mut there).is_ok() {
+                let gone = keys.iter().zip(&there.0).filter(|(_, there)| !**there);
+                missing.extend(gone.map(|(key, _)| Box::from(*key)));
+            }
+        }
+        missing
+    }
+
+    /// Notes what a blind write has changed; `missing` are the keys that were not there before.
+    pub(super) fn note_write(
+        &self,
+        notes: Notes,
+        input: &Input,
+        (write, args): (&Write, Args<'_>),
+        missing: &mut BTreeSet<Box<[u8]>>,
+    ) {
         let mut batch = WriteBatch::new();
         (write.apply)(args, self.now_ms, &mut batch);
         let mut journal = self.journal.borrow_mut();
-        batch.ops().iter().for_each(|op| journal.change(input.client, op.key));
+        for op in batch.ops() {
+            if notes.is_tracked {
+                journal.change(input.client, op.key);
+            }
+            if notes.has_events() {
+                let is_new = missing.remove(op.key);
+                events::of_write(notes.db, op, is_new, &mut journal.events);
+            }
+        }
     }
 
     /// Notes what an update has changed.
     pub(super) fn note_update(
         &self,
+        notes: Notes,
         input: &Input,
-        modify: &Modify,
-        args: Args<'_>,
+        (modify, args): (&Modify, Args<'_>),
         effects: &[Effect],
     ) {
         let mut journal = self.journal.borrow_mut();
         for (key, effect) in modify.keys(args).zip(effects) {
-            if effect.changed() {
+            if notes.is_tracked && effect.changed() {
                 journal.change(input.client, key);
+            }
+            if notes.has_events() {
+                events::of_update(notes.db, args, key, effect, &mut journal.events);
             }
         }
     }
 
+    /// Notes the keys of a read that are not there.
+    pub(super) fn note_misses(&self, db: u8, read: &Read, args: Args<'_>, slots: &[Slot]) {
+        let misses = read.keys(args).zip(slots).filter(|(_, slot)| **slot == Slot::Missing);
+        let mut journal = self.journal.borrow_mut();
+        journal.events.extend(misses.map(|(key, _)| events::miss(db, key)));
+    }
+
+    /// True if reads of keys that are not there are noted.
+    pub(super) fn notes_misses(&self) -> bool {
+        self.service.events.told().has(Classes::MISS | Classes::EXPIRED)
+    }
+
     /// Notes what a request has changed that ran alone, if it was not answered with an error.
-    pub(super) fn note_alone(&self, input: &Input, request: &Request, reply: &[u8]) {
-        if reply.first() == Some(&ERROR) {
-            return;
-        }
+    pub(super) fn note_alone(&self, notes: Notes, input: &Input, request: &Request, reply: &[u8]) {
+        let is_refused = reply.first() == Some(&ERROR);
         let args = input.args(request);
         let mut journal = self.journal.borrow_mut();
+        let mut change = |key: &[u8]| {
+            if notes.is_tracked {
+                journal.change(input.client, key);
+            }
+        };
         match request.run {
+            // A script that ends with an error has written all the same.
+            Run::Script(_, index) => {
+                let call = &input.scripts[index];
+                call.take_changed().iter().for_each(|key| change(key));
+                journal.events.extend(call.take_events());
+            }
+            _ if is_refused => {}
             Run::UpdateAll(_) => {
                 let written = find(args.get(0)).map(|command| command.written_keys(args));
-                written.into_iter().flatten().for_each(|key| journal.change(input.client, key));
+                written.into_iter().flatten().for_each(change);
+                if notes.has_events() {
+                    events::of_alone(notes.db, args, reply, &mut journal.events);
+                }
             }
             Run::Transaction(index) => {
-                let keys = input.transactions[index].take_changed();
-                keys.iter().for_each(|key| journal.change(input.client, key));
-            }
-            Run::Script(_, index) => {
-                let keys = input.scripts[index].take_changed();
-                keys.iter().for_each(|key| journal.change(input.client, key));
+                let transaction = &input.transactions[index];
+                transaction.take_changed().iter().for_each(|key| change(key));
+                journal.events.extend(transaction.take_events());
             }
             Run::Sql(_, index) if input.sql[index].has_written_keys() => {
                 journal.change_everything();
             }
-            _ if removes_everything(input, request) => journal.change_everything(),
+            _ if removes_everything(input, request) => {
+                journal.change_everything();
+                self.service.events.forget_database(notes.db);
+            }
             _ => {}
         }
+    }
+}
+
+/// What is noted of what a wave has changed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notes {
+    /// The keys.
+    is_tracked: bool,
+    /// Events of these classes.
+    events: Classes,
+    db: u8,
+}
+
+impl Notes {
+    /// True if anything is noted.
+    pub(super) fn are_kept(self) -> bool {
+        self.is_tracked || self.has_events()
+    }
+
+    fn has_events(self) -> bool {
+        self.events != Classes::NONE
+    }
+}
+
+/// Whether keys are there.
+struct There(Vec<bool>);
+
+impl GetSink for There {
+    fn found(&mut self, index: usize, _: EntryRef<'_>) {
+        self.0[index] = true;
+    }
+
+    fn wants(&mut self, index: usize, _: usize) -> bool {
+        self.0[index] = true;
+        false
     }
 }

@@ -51,9 +51,9 @@ impl Executor {
                 } else {
                     run_alone(&keyspace, input, output);
                 }
-                let has_run = output.next > number;
-                if has_run && !is_transaction && self.service.tracking.is_told() {
-                    self.note_alone(input, request, &output.out[start..]);
+                let notes = self.notes(is_transaction, db);
+                if output.next > number && notes.are_kept() {
+                    self.note_alone(notes, input, request, &output.out[start..]);
                 }
             }
             out_bytes += output.out.len();
@@ -127,11 +127,13 @@ impl Executor {
 
     /// Runs a transaction; `None` if it has to run on a thread for long requests.
     fn transaction(&self, keyspace: &Keyspace<'_>, transaction: &Transaction) -> Option<Ended> {
-        let mut is_postponed = false;
+        let (mut is_postponed, mut events) = (false, Vec::new());
         let run = &mut |overlay: &dyn Engine, input: &Input| {
             let mut executor = Executor::new(Arc::clone(&*self.service));
             let replies = self.run_on(&mut executor, (keyspace.db, overlay), input)?;
             is_postponed = replies.is_none();
+            // Only the last run counts.
+            events = std::mem::take(&mut executor.journal.get_mut().events);
             // Nothing of a transaction that ends with an error happens.
             replies.ok_or_else(|| Error::new(ErrorKind::Closed, "the transaction is postponed"))
         };
@@ -143,6 +145,7 @@ impl Executor {
         Some(ran.map(|replies| {
             let replies = replies?;
             transaction.publish(&self.service);
+            transaction.set_events(events);
             Some((transaction.count, replies))
         }))
     }
@@ -170,6 +173,7 @@ impl Executor {
             let new = || Executor::new(Arc::clone(&*self.service));
             let executor = executor.get_or_insert_with(new);
             let replies = self.run_on(executor, (keyspace.db, engine), input)?;
+            call.add_events(&mut executor.journal.get_mut().events);
             Ok(replies.unwrap_or_default())
         };
         call.run(kind, &environment, args, run)

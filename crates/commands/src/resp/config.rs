@@ -3,6 +3,7 @@
 use super::{Cx, SYNTAX, introspect};
 use crate::acl::DEFAULT;
 use crate::burst::Args;
+use crate::events::Classes;
 use crate::glob::Pattern;
 use crate::service::Service;
 use silica::engine::Durability;
@@ -83,6 +84,7 @@ static SETTINGS: &[Setting] = settings! {
     "maxmemory": |service| service.memory_bytes().to_string() => memory;
     "maxmemory-clients": |service| service.options.clients_bytes_max.to_string();
     "maxmemory-policy": |service| service.eviction_policy().into();
+    "notify-keyspace-events": |service| service.events.classes().text() => events;
     "port": |service| service.front.port().to_string();
     "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
     "request-timeout": |service| (service.request_ms_max.load(Relaxed) / 1000).to_string(),
@@ -159,6 +161,17 @@ fn parse_memory(text: &[u8]) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// `CONFIG SET notify-keyspace-events`.
+fn events(_: &Service, text: &[u8]) -> Result<Ready, String> {
+    let Some(classes) = Classes::parse(text) else {
+        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
+    };
+    Ok(Box::new(move |service| {
+        service.events.set_classes(classes);
+        Ok(())
+    }))
 }
 
 /// `CONFIG SET requirepass`: the only password of the user who everybody is at first; none where

@@ -384,7 +384,7 @@ pub(crate) fn removes_everything(input: &Input, request: &Request) -> bool {
     let args = input.args(request);
     match args.memcached() {
         // Nobody asks without arguments but the flush of a set time.
-        None if args.len() == 0 => true,
+        None if args.len() == 0 => !input.is_internal,
         Some(Head::Binary(packet)) => packet.command == Command::Flush,
         Some(head) => matches!(head, Head::FlushAll { .. }),
         None => find(args.get(0)).is_some_and(|command| command.is(Trait::Clears)),

@@ -291,7 +291,7 @@ fn write(
         return true;
     }
     let written = engine.write_each(&batch, service.options.durability);
-    service.tell_changed(batch.ops().iter().map(|op| op.key));
+    service.tell_written(0, &batch);
     written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok()
 }
 

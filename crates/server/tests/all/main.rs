@@ -10,6 +10,7 @@ mod connections;
 mod databases;
 mod datagrams;
 mod differential;
+mod events;
 mod figures;
 mod histories;
 mod hostile;

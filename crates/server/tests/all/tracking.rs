@@ -15,14 +15,14 @@ fn cached(server: &Server, keys: &[String], is_over: &AtomicBool) -> BTreeMap<St
     client.ask("HELLO 3");
     assert_eq!(client.ask("CLIENT TRACKING ON"), "OK");
     let mut cache = BTreeMap::new();
-    let mut forget = |push: &[Value], cache: &mut BTreeMap<String, Value>| {
+    let forget = |push: &[Value], cache: &mut BTreeMap<String, Value>| {
         let [_, Value::Array(keys)] = push else { return cache.clear() };
         for key in keys {
             let Value::Bulk(key) = key else { panic!("a key") };
             cache.remove(std::str::from_utf8(key).unwrap());
         }
     };
-    let mut next = |client: &mut Client, cache: &mut BTreeMap<String, Value>| loop {
+    let next = |client: &mut Client, cache: &mut BTreeMap<String, Value>| loop {
         match client.reply().expect("the connection is open") {
             Value::Push(push) => forget(&push, cache),
             other => return other,
@@ -46,9 +46,23 @@ fn cached(server: &Server, keys: &[String], is_over: &AtomicBool) -> BTreeMap<St
     cache
 }
 
+/// Changes keys in several ways, so many times.
+fn write(server: &Server, keys: &[String], writer: usize, rounds: usize) {
+    let mut client = Client::connect(server);
+    for n in 0..rounds {
+        let key = &keys[(n * 7 + writer * 3) % keys.len()];
+        client.ask(&match n % 4 {
+            0 => format!("SET {key} {writer}.{n}"),
+            1 => format!("APPEND {key} x"),
+            2 => format!("EVAL redis.call('set',KEYS[1],'{n}') 1 {key}"),
+            _ => format!("DEL {key}"),
+        });
+    }
+}
+
 #[test]
 fn no_client_keeps_an_older_value() {
-    let rounds = test_size(300, 2_000, 50_000);
+    let rounds = test_size(300, 2_000, 50_000) as usize;
     let keys: Vec<String> = (0..8).map(|n| format!("k{n}")).collect();
     for mode in [Mode::Crcw, Mode::Crew, Mode::Erew] {
         for may_wait in [false, true] {
@@ -58,19 +72,12 @@ fn no_client_keeps_an_older_value() {
             std::thread::scope(|scope| {
                 let readers: Vec<_> =
                     (0..2).map(|_| scope.spawn(|| cached(&server, &keys, &is_over))).collect();
-                let write = |writer: usize| {
-                    let mut client = Client::connect(&server);
-                    for n in 0..rounds {
-                        let key = &keys[(n * 7 + writer * 3) % keys.len()];
-                        client.ask(&match n % 4 {
-                            0 => format!("SET {key} {writer}.{n}"),
-                            1 => format!("APPEND {key} x"),
-                            2 => format!("EVAL redis.call('set',KEYS[1],'{n}') 1 {key}"),
-                            _ => format!("DEL {key}"),
-                        });
-                    }
-                };
-                let writers: Vec<_> = (0..2).map(|n| scope.spawn(move || write(n))).collect();
+                let writers: Vec<_> = (0..2)
+                    .map(|n| {
+                        let (server, keys) = (&server, &keys);
+                        scope.spawn(move || write(server, keys, n, rounds))
+                    })
+                    .collect();
                 writers.into_iter().for_each(|writer| writer.join().unwrap());
                 is_over.store(true, SeqCst);
                 let mut client = Client::connect(&server);

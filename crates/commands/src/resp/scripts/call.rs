@@ -12,6 +12,7 @@ use crate::budget::Claim;
 use crate::burst::{Args, Input};
 use crate::clients::Client;
 use crate::engine_calls::error_text;
+use crate::events::Event;
 use crate::service::Service;
 use silica::engine::Engine;
 use silica_lua::{Answer, Call, Failure, Source, Stop, sha1_hex};
@@ -64,6 +65,8 @@ pub(crate) struct ScriptCall {
     is_tracked: bool,
     /// The keys that it has changed.
     changed: Mutex<Vec<Box<[u8]>>>,
+    /// What its commands have done, if somebody wants to know.
+    events: Mutex<Vec<Event>>,
     /// Messages that wait until its transaction has taken effect.
     announced: Mutex<Vec<Message>>,
 }
@@ -75,14 +78,26 @@ impl ScriptCall {
         is_read_only: bool,
         is_tracked: bool,
     ) -> Self {
-        let (changed, announced) = Default::default();
-        ScriptCall { user, client, is_read_only, is_tracked, changed, announced }
+        let (changed, events, announced) = Default::default();
+        ScriptCall { user, client, is_read_only, is_tracked, changed, events, announced }
     }
 
     /// Sends the messages of a script whose transaction has taken effect.
     pub(crate) fn publish(&self, service: &Service) {
         let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
         publish(service, std::mem::take(&mut *announced));
+    }
+
+    /// Adds what one of its commands has done.
+    pub(crate) fn add_events(&self, events: &mut Vec<Event>) {
+        if !events.is_empty() {
+            self.events.lock().unwrap_or_else(PoisonError::into_inner).append(events);
+        }
+    }
+
+    /// What its commands have done, if somebody wanted to know.
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The keys that it has changed.
@@ -255,6 +270,8 @@ impl ScriptCall {
         let bytes_max = service.budget.max() / 4;
         let step = Step::new(engine, now_ms, bytes_max);
         let claimed = claim.bytes();
+        // It may run again: only its last run counts.
+        self.take_events();
         let mut commands = Commands {
             service,
             user: &self.user,
@@ -279,6 +296,7 @@ impl ScriptCall {
         let ran = match result {
             Err(Failure::Stopped(Stop::Preempted)) => Ran::Postponed,
             Err(failure @ (Failure::Stopped(_) | Failure::Syntax(_) | Failure::Memory)) => {
+                self.take_events();
                 Ran::Answer(Err(worker::text(&failure, service)))
             }
             Ok(answer) => self.commit(step, Ok(answer)),

@@ -185,7 +185,7 @@ pub(crate) fn tracking_reads(connect: Connect<'_>) {
         let key = read.split(' ').nth(1).unwrap();
         assert_eq!(next(&mut reader), told(&format!("'{key}'")), "{read}, {write}");
         // Nothing is told a second time, nor if nothing is changed.
-        script(&mut writer, "SETNX a 5 -> :0\nSET none 2 -> OK\nDEL missing -> :0\nSET c 1 -> OK");
+        script(&mut writer, "SETNX b 5 -> :0\nSET none 2 -> OK\nDEL missing -> :0\nSET c 1 -> OK");
         assert_eq!(reader.ask("PING"), "PONG", "{read}, {write}");
     }
     // Of a transaction, a script and several keys at once.
