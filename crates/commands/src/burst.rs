@@ -334,6 +334,8 @@ pub struct Output {
     pub out: Vec<u8>,
     /// First request that has not run.
     pub next: usize,
+    /// First request that this burst has run, or will.
+    pub(crate) begun: usize,
     /// First request that does not run in this burst.
     pub(crate) end: usize,
     /// What acknowledges writes: false if the sync after them fails.
@@ -351,7 +353,7 @@ pub struct Output {
 impl Output {
     /// For the requests from number `next` up to `end`; replies go behind what `out` has.
     pub fn new(out: Vec<u8>, next: usize, end: usize) -> Self {
-        Output { out, next, end, ..Output::default() }
+        Output { out, next, begun: next, end, ..Output::default() }
     }
 
     /// Marks the next request of `input` as one that takes long, if that has turned out.

@@ -11,13 +11,13 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Every command and subcommand; the commands first, in the table's order.
-static ALL: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
+pub(crate) static ALL: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
     let subs = COMMANDS.iter().flat_map(|command| command.subs);
     COMMANDS.iter().chain(subs).collect()
 });
 
 /// The place of the command called `name`.
-fn place(name: &str) -> Option<usize> {
+pub(crate) fn place(name: &str) -> Option<usize> {
     let first = COMMANDS.as_ptr().addr();
     match find(name.as_bytes()) {
         Some(found) => Some((std::ptr::from_ref(found).addr() - first) / size_of::<Command>()),

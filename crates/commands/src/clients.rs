@@ -46,6 +46,8 @@ pub struct Client {
     pub(crate) leaving_bytes: AtomicUsize,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
+    /// It is shown the requests of all clients.
+    pub(crate) monitors: AtomicBool,
     names: Mutex<Names>,
     subscriptions: Mutex<Subscriptions>,
 }
@@ -70,6 +72,11 @@ impl Client {
         self.subscriptions().count() > 0
     }
 
+    /// True if it is shown the requests of all clients.
+    pub fn is_monitor(&self) -> bool {
+        self.monitors.load(Relaxed)
+    }
+
     /// The user that it is, as far as its last request told.
     pub(crate) fn user_name(&self) -> String {
         self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()
@@ -78,6 +85,7 @@ impl Client {
     /// Its flags, as CLIENT LIST shows them.
     fn flags(&self, tracker: Option<&Tracker>, listens: bool) -> String {
         let flags = [
+            ('O', self.monitors.load(Relaxed)),
             ('P', listens),
             ('t', tracker.is_some()),
             ('R', tracker.is_some_and(|tracker| tracker.broken)),
@@ -178,6 +186,7 @@ impl Clients {
             leaving_bytes: AtomicUsize::new(0),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            monitors: AtomicBool::new(false),
             names: Mutex::default(),
             subscriptions: Mutex::default(),
         });

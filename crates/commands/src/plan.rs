@@ -13,6 +13,7 @@ use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::errors;
 use crate::memcached;
+use crate::monitors;
 use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::resp::{Cx, plain, topics, wrong_number};
@@ -239,7 +240,7 @@ impl ClientState {
     /// True where it may do everything, and its requests are run one after the other and answered.
     fn is_free(&mut self, service: &Service, is_listening: &mut Option<bool>) -> bool {
         let session = &mut self.session;
-        if session.tracks.is_some() {
+        if session.tracks.is_some() || session.monitors || service.monitors.is_active() {
             return false;
         }
         if !session.let_in || session.replies != Replies::On || session.queue.is_some() {
@@ -345,6 +346,16 @@ impl Planner<'_> {
         let silent = self.session.replies != Replies::On;
         let has_chosen = self.session.caching;
         match &command {
+            Ok(command) if self.service.monitors.is_active() => {
+                let is_queued = self.session.queue.is_some() && !command.is(Trait::Unqueued);
+                if command.name == "exec" {
+                    self.show(command, args);
+                }
+                self.plan(command, first, args);
+                if command.name != "exec" && !is_queued {
+                    self.show(command, args);
+                }
+            }
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
                 find_called(args).into_iter().for_each(|c| self.service.calls.reject(c));
@@ -413,7 +424,28 @@ impl Planner<'_> {
                 command.name
             ));
         }
+        if self.session.monitors && (command.has("readonly") || command.has("write")) {
+            return Err("ERR Replica can't interact with the keyspace".into());
+        }
         Ok(command)
+    }
+
+    /// Shows a request to those who monitor: once it is planned, but EXEC and what it runs before.
+    fn show(&self, command: &Command, args: Args<'_>) {
+        if command.has("admin") || command.name == "quit" {
+            return;
+        }
+        let (service, peer) = (self.service, &self.client.peer);
+        let db = usize::from(self.session.db);
+        if let Some(queue) = self.session.queue.as_ref().filter(|_| command.name == "exec")
+            && !queue.refused
+        {
+            for request in queue.input.requests.iter().filter(|request| !request.run.is_ready()) {
+                let line = monitors::line(service, db, peer, queue.input.args(request));
+                service.monitors.show(service, &line);
+            }
+        }
+        service.monitors.show(service, &monitors::line(service, db, peer, args));
     }
 
     /// Keeps a request for EXEC.

@@ -14,6 +14,7 @@ use crate::errors::Errors;
 use crate::events::{self, Classes, Events};
 use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
+use crate::monitors::Monitors;
 use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
@@ -22,6 +23,7 @@ use crate::resp::scripts::{Libraries, Runnings, Scripts};
 use crate::resp::sql::SqlLimits;
 use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
+use crate::times::Times;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
 use crate::watch::Watches;
@@ -77,6 +79,8 @@ pub struct Service {
     pub stats: Stats,
     /// How often each command was called.
     pub(crate) calls: Calls,
+    /// How long the calls of each command took.
+    pub(crate) times: Times,
     /// How often each kind of error was answered.
     pub(crate) errors: Errors,
     /// How fast counters grow.
@@ -91,6 +95,8 @@ pub struct Service {
     pub(crate) latency: Latency,
     /// Who is told which keys were written.
     pub(crate) tracking: Tracking,
+    /// Who is shown all requests.
+    pub(crate) monitors: Monitors,
     /// Which events of keys are told.
     pub(crate) events: Events,
     /// Whether requests have to wait.
@@ -155,6 +161,7 @@ impl Service {
             acl,
             stats: Stats::default(),
             calls: Calls::default(),
+            times: Times::default(),
             errors: Errors::default(),
             rates: Rates::default(),
             run_id: new_run_id(&mut random),
@@ -162,6 +169,7 @@ impl Service {
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             tracking: Tracking::new(&budget),
+            monitors: Monitors::default(),
             events: Events::new(&budget),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
@@ -319,6 +327,7 @@ impl Service {
     pub fn remove_client(&self, client: &Client) {
         self.topics.remove_all(client);
         self.tracking.remove(client.id);
+        self.monitors.remove(client);
         self.clients.remove(client.id);
         self.budget.end_leaving(client.leaving_bytes.swap(0, Ordering::Relaxed));
     }

@@ -39,6 +39,8 @@ pub struct Session {
     pub(crate) watches: Option<Arc<Watches>>,
     /// Whether the server notes what it reads, and how it chooses.
     pub(crate) tracks: Option<Mode>,
+    /// It is shown the requests of all clients.
+    pub(crate) monitors: bool,
     /// The last request was CLIENT CACHING.
     pub(crate) caching: bool,
     /// Its connections to databases of SQL.

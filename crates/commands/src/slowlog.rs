@@ -5,15 +5,12 @@
 //! with it.
 
 use crate::budget::{Budget, Share};
-use silica_base::Striped;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Seconds of which LATENCY keeps the peaks.
 const PEAKS_MAX: usize = 160;
-/// Powers of two of microseconds that are told apart; the last is over a day.
-const POWERS: usize = 32;
 /// Entries of the log, whatever is set.
 const LEN_MAX: usize = 100_000;
 
@@ -135,9 +132,6 @@ pub(crate) struct Latency {
     pub(crate) millis_min: AtomicU64,
     /// Peaks, oldest first, and the highest ever.
     peaks: Mutex<(VecDeque<Peak>, u64)>,
-    /// Bursts that took up to 1, 2, 4, … microseconds, and how many it were at the last reset.
-    histogram: Striped<[AtomicU64; POWERS]>,
-    histogram_zero: [AtomicU64; POWERS],
 }
 
 impl Latency {
@@ -159,36 +153,6 @@ impl Latency {
     /// Forgets everything; true where there was something.
     pub(crate) fn clear(&self) -> bool {
         !std::mem::take(&mut *self.peaks()).0.is_empty()
-    }
-
-    pub(crate) fn count(&self, micros: u64) {
-        let power = micros.max(1).next_power_of_two().trailing_zeros() as usize;
-        self.histogram.add(|powers| &powers[power.min(POWERS - 1)], 1);
-    }
-
-    /// The powers of two of microseconds that bursts took at most, from the first to the last that
-    /// there were, and how many it were.
-    pub(crate) fn histogram(&self) -> Vec<(u64, u64)> {
-        let since = |power: usize| {
-            self.bursts_of(power).saturating_sub(self.histogram_zero[power].load(Relaxed))
-        };
-        let counts: Vec<u64> = (0..POWERS).map(since).collect();
-        let is_some = |count: &u64| *count > 0;
-        let Some(first) = counts.iter().position(is_some) else { return Vec::new() };
-        let last = counts.iter().rposition(is_some).unwrap_or(first);
-        (first..=last).map(|power| (1 << power, counts[power])).collect()
-    }
-
-    /// Forgets how long bursts took.
-    pub(crate) fn reset_histogram(&self) {
-        for (power, zero) in self.histogram_zero.iter().enumerate() {
-            zero.store(self.bursts_of(power), Relaxed);
-        }
-    }
-
-    /// Bursts that took up to so many microseconds, as a power of two, since the start.
-    fn bursts_of(&self, power: usize) -> u64 {
-        self.histogram.sum(|powers| &powers[power])
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -215,18 +179,6 @@ impl Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_counted_by_powers_of_two() {
-        let latency = Latency::default();
-        assert_eq!(latency.histogram(), []);
-        [3, 4, 5, 16, 4].into_iter().for_each(|micros| latency.count(micros));
-        assert_eq!(latency.histogram(), [(4, 3), (8, 1), (16, 1)]);
-        latency.reset_histogram();
-        [0, u64::MAX >> 1].into_iter().for_each(|micros| latency.count(micros));
-        let all = latency.histogram();
-        assert_eq!((all.len(), all[0], all[31]), (32, (1, 1), (1 << 31, 1)));
-    }
 
     #[test]
     fn peaks_are_those_of_seconds() {

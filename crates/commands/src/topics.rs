@@ -132,6 +132,8 @@ pub(crate) enum Push {
     Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
     /// The connection that was told instead is gone.
     Broken(u64),
+    /// A request, to whoever monitors.
+    Line { line: Box<str>, _share: Share },
 }
 
 /// The channel of such keys.
@@ -174,6 +176,7 @@ impl Published {
                     }
                 }
             }
+            Push::Line { line, .. } => reply.simple(line),
             Push::Broken(_) if !is_new => {}
             Push::Broken(id) => {
                 reply.push(2);

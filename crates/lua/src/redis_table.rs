@@ -13,7 +13,7 @@ use std::rc::Rc;
 const NO_ARGUMENT: &str = "ERR Please specify at least one argument for this redis lib call";
 const BAD_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
 /// The version of Redis that scripts are told.
-const VERSION: (&str, i64) = ("7.2.0", 0x0007_0200);
+const VERSION: (&str, i64) = ("7.4.0", 0x0007_0400);
 const LEVELS: [(&str, LogLevel); 4] = [
     ("LOG_DEBUG", LogLevel::Debug),
     ("LOG_VERBOSE", LogLevel::Verbose),

@@ -288,6 +288,7 @@ impl Conn {
             && self.out.len() == 0
             && now_ms - self.received_ms > ms_max
             && !self.state.client.is_listening()
+            && !self.state.client.is_monitor()
     }
 
     /// Sends what the socket takes.

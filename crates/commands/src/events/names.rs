@@ -48,7 +48,8 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
     };
     let &Effect { existed, became, expires_unix_ms } = effect;
     let misses = matches!(command, "getdel" | "getex" | "getset")
-        || command == "set" && args.from(3).any(|word| word.eq_ignore_ascii_case(b"get"));
+        || command == "set" && args.from(3).any(|word| word.eq_ignore_ascii_case(b"get"))
+        || command == "bitfield" && is_read_only(args);
     if misses && !existed {
         out.push(miss(db, key));
     }
@@ -91,6 +92,14 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
         _ => (STRING, "set"),
     };
     out.push(event(db, key, class, name, at));
+}
+
+/// True if a BITFIELD asks for values and sets none.
+fn is_read_only(args: Args<'_>) -> bool {
+    let writes = |word: &[u8]| {
+        [&b"set"[..], b"incrby"].iter().any(|write| word.eq_ignore_ascii_case(write))
+    };
+    !args.from(2).any(writes)
 }
 
 /// A read of a key that is not there.
@@ -148,8 +157,14 @@ fn of_memcached(db: u8, head: &Head, key: &[u8], effect: &Effect, out: &mut Vec<
     }
 }
 
-/// The events of a command that changes several keys as one step, by what it has answered.
-pub(crate) fn of_alone(db: u8, args: Args<'_>, reply: &[u8], out: &mut Vec<Event>) {
+/// The events of a command that changes several keys as one step, by what it has answered, and by
+/// whether the first key that it may write was there.
+pub(crate) fn of_alone(
+    db: u8,
+    args: Args<'_>,
+    (reply, was_there): (&[u8], bool),
+    out: &mut Vec<Event>,
+) {
     let Some(command) = find(args.get(0)) else { return };
     let is_zero = reply.starts_with(b":0\r\n");
     let owned = |index: usize| Box::from(args.get(index));
@@ -170,9 +185,11 @@ pub(crate) fn of_alone(db: u8, args: Args<'_>, reply: &[u8], out: &mut Vec<Event
                 set(db, args.get(index), 0, out);
             }
         }
-        "bitop" if !is_zero => set(db, args.get(2), 0, out),
-        // Whether the target was there is not known: its removal is told in any case.
-        "bitop" => out.push(event(db, args.get(2), GENERIC, "del", Expiry::At(0))),
+        "bitop" if !is_zero => {
+            out.extend((!was_there).then(|| new(db, args.get(2))));
+            set(db, args.get(2), 0, out);
+        }
+        "bitop" if was_there => out.push(event(db, args.get(2), GENERIC, "del", Expiry::At(0))),
         _ => {}
     }
 }

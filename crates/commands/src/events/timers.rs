@@ -1,6 +1,6 @@
 //! When keys expire that commands have written, as far as there is memory for it.
 
-use super::{Classes, Event, Expiry};
+use super::{Event, Expiry};
 use crate::budget::Share;
 use crate::burst::{Args, Burst, Input, Output, Request};
 use crate::clients::Owner;
@@ -179,6 +179,7 @@ pub(crate) fn burst(from: usize) -> Burst {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Classes;
     use super::*;
     use crate::budget::Budget;
 

@@ -40,6 +40,7 @@ impl Uncommitted {
         }
         let Uncommitted { timer, staged, requests, .. } = self;
         timer.stop(service, burst, requests, || staged.text());
+        burst.outputs.iter_mut().for_each(|output| output.begun = output.next);
     }
 }
 

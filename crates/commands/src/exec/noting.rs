@@ -8,7 +8,7 @@ use crate::events::{self, Classes};
 use crate::service::Service;
 use crate::table::{Modify, Read, Run, Write, find};
 use crate::tracking::{Tracking, removes_everything};
-use silica::engine::{EntryRef, GetSink, WriteBatch};
+use silica::engine::{Engine, EntryRef, GetSink, WriteBatch};
 use std::collections::BTreeSet;
 
 /// Passes on what is found, and notes when it expires.
@@ -135,8 +135,27 @@ impl Executor {
         self.service.events.told().has(Classes::MISS | Classes::EXPIRED)
     }
 
+    /// True if events are told, and the key is there that an update of several keys is to write.
+    pub(super) fn has_target(&self, engine: &dyn Engine, input: &Input, request: &Request) -> bool {
+        if self.service.events.told() == Classes::NONE || !matches!(request.run, Run::UpdateAll(_))
+        {
+            return false;
+        }
+        let args = input.args(request);
+        let Some(command) = find(args.get(0)) else { return false };
+        let Some(key) = command.written_keys(args).next() else { return false };
+        let mut there = There(vec![false]);
+        engine.get_many(&[key], &mut there).is_ok() && there.0[0]
+    }
+
     /// Notes what a request has changed that ran alone, if it was not answered with an error.
-    pub(super) fn note_alone(&self, notes: Notes, input: &Input, request: &Request, reply: &[u8]) {
+    pub(super) fn note_alone(
+        &self,
+        notes: Notes,
+        input: &Input,
+        request: &Request,
+        (reply, was_there): (&[u8], bool),
+    ) {
         let is_refused = reply.first() == Some(&ERROR);
         let args = input.args(request);
         let mut journal = self.journal.borrow_mut();
@@ -157,7 +176,7 @@ impl Executor {
                 let written = find(args.get(0)).map(|command| command.written_keys(args));
                 written.into_iter().flatten().for_each(change);
                 if notes.has_events() {
-                    events::of_alone(notes.db, args, reply, &mut journal.events);
+                    events::of_alone(notes.db, args, (reply, was_there), &mut journal.events);
                 }
             }
             Run::Transaction(index) => {

@@ -45,6 +45,7 @@ impl Executor {
                     break;
                 }
                 let (number, start) = (output.next, output.out.len());
+                let was_there = self.has_target(engine, input, request);
                 if request.run.changes() {
                     wrote = true;
                     self.change_alone(&keyspace, input, output);
@@ -53,7 +54,8 @@ impl Executor {
                 }
                 let notes = self.notes(is_transaction, db);
                 if output.next > number && notes.are_kept() {
-                    self.note_alone(notes, input, request, &output.out[start..]);
+                    let reply = &output.out[start..];
+                    self.note_alone(notes, input, request, (reply, was_there));
                 }
             }
             out_bytes += output.out.len();

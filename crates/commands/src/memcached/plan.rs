@@ -6,6 +6,7 @@ use super::{
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
+use crate::monitors;
 use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
 use crate::service::Service;
 use crate::session::Session;
@@ -27,6 +28,7 @@ pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input
     let requests_max = requests_max(service);
     input.marks = Some(Arc::clone(&service.marks));
     input.now_ms = service.unix_ms();
+    input.client = state.client.id;
     let mut ends = false;
     while base < state.input.len() && !ends {
         if planned > 0 && begins_stats(&state.input[base..]) {
@@ -299,7 +301,26 @@ impl Planner<'_> {
         }
         let long = matches!(head, Head::FlushAll { .. })
             || matches!(head, Head::Binary(packet) if packet.command == Command::Flush);
+        if self.service.monitors.is_active() {
+            self.show(head, spans, bytes);
+        }
         self.push(run, head, spans, base, quiet, long);
+    }
+
+    /// Shows a request to those who monitor, by its name and its keys.
+    fn show(&self, head: Head, spans: &[Span], bytes: &[u8]) {
+        let mut all = name(head).as_bytes().to_vec();
+        let mut list = vec![Span { start: 0, len: all.len() as u32 }];
+        for span in spans.iter().take(if stores(&head) { 1 } else { spans.len() }) {
+            list.push(Span { start: all.len() as u32, len: span.len });
+            all.extend_from_slice(span.of(bytes));
+        }
+        let service = self.service;
+        let client = service.clients.get(self.input.client);
+        let source = client.map_or("udp".into(), |client| client.peer.to_string());
+        let args = Args::new(&all, &list);
+        let line = monitors::line(service, usize::from(self.session.db), &source, args);
+        service.monitors.show(service, &line);
     }
 
     /// Why the user may not do this, where that is so.

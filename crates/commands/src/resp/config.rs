@@ -77,13 +77,14 @@ static SETTINGS: &[Setting] = settings! {
     "io-threads": |service| service.options.loops.to_string();
     "latency-monitor-threshold": |service| service.latency.millis_min.load(Relaxed).to_string(),
         0..=i64::MAX => |service, n| service.latency.millis_min.store(n as u64, Relaxed);
+    "latency-tracking": |service| yes_or_no(service.times.is_on.load(Relaxed)) => latency_tracking;
     "lua-time-limit": |service| service.runnings.busy_ms().to_string(),
         0..=i64::MAX => |service, n| service.runnings.set_busy_ms(n as u64);
     "maxclients": |service| service.clients_max.load(Relaxed).to_string(),
         1..=0xFFFF_FFFF => |service, n| service.clients_max.store(n as usize, Relaxed);
     "maxmemory": |service| service.memory_bytes().to_string() => memory;
     "maxmemory-clients": |service| service.options.clients_bytes_max.to_string();
-    "maxmemory-policy": |service| service.eviction_policy().into();
+    "maxmemory-policy": |service| service.eviction_policy().into() => policy;
     "notify-keyspace-events": |service| service.events.classes().text() => events;
     "port": |service| service.front.port().to_string();
     "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
@@ -146,6 +147,39 @@ fn memory(service: &Service, text: &[u8]) -> Result<Ready, String> {
     Ok(Box::new(move |service| service.set_memory_bytes(bytes).map_err(|error| error.to_string())))
 }
 
+/// The policies that Redis knows.
+const POLICIES: &[&str] = &[
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+];
+
+/// `CONFIG SET maxmemory-policy`: what becomes of entries when memory is full is the engine's, so
+/// another policy is refused.
+fn policy(service: &Service, text: &[u8]) -> Result<Ready, String> {
+    let is = |known: &&str| text.eq_ignore_ascii_case(known.as_bytes());
+    let Some(wanted) = POLICIES.iter().copied().find(|known| is(known)) else {
+        return Err(format!("argument(s) must be one of the following: {}", POLICIES.join(", ")));
+    };
+    match service.eviction_policy() {
+        is if is == wanted => Ok(Box::new(|_| Ok(()))),
+        "noeviction" => Err(format!(
+            "the database is a store, which evicts nothing (noeviction); a server that is started \
+             with --cache SIZE evicts, by what is nearest to allkeys-lru and not by {wanted}"
+        )),
+        is => Err(format!(
+            "the database is a cache, whose policy is nearest to {is} and is chosen at its start: \
+             --set eviction=lru, approximate-lru, second-chance, fifo or s3-fifo, or none for a \
+             store (noeviction)"
+        )),
+    }
+}
+
 /// Bytes, with the units that Redis knows: `k` is 1,000 and `kb` 1,024, and so on.
 fn parse_memory(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
@@ -161,6 +195,23 @@ fn parse_memory(text: &[u8]) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+fn yes_or_no(is: bool) -> String {
+    if is { "yes" } else { "no" }.into()
+}
+
+/// `CONFIG SET latency-tracking`.
+fn latency_tracking(_: &Service, text: &[u8]) -> Result<Ready, String> {
+    let is_on = match &text.to_ascii_lowercase()[..] {
+        b"yes" => true,
+        b"no" => false,
+        _ => return Err("argument must be 'yes' or 'no'".into()),
+    };
+    Ok(Box::new(move |service| {
+        service.times.is_on.store(is_on, Relaxed);
+        Ok(())
+    }))
 }
 
 /// `CONFIG SET notify-keyspace-events`.
@@ -264,7 +315,7 @@ pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.service.stats.reset();
     cx.service.calls.reset();
     cx.service.errors.reset();
-    cx.service.latency.reset_histogram();
+    cx.service.times.reset();
     cx.reply.ok();
 }
 

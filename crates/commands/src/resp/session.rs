@@ -9,7 +9,7 @@ use silica_proto::{Version, append_u64, parse_i64};
 use std::sync::atomic::Ordering;
 
 /// Version of Redis whose behaviour the commands have; some clients choose features by it.
-pub(crate) const COMPATIBLE_VERSION: &str = "7.2.0";
+pub(crate) const COMPATIBLE_VERSION: &str = "7.4.0";
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -39,8 +39,18 @@ pub(crate) fn reset(cx: &mut Cx<'_>, _: Args<'_>) {
     *cx.session = Session::new(cx.service.acl.lets_in());
     cx.service.topics.remove_all(cx.client);
     cx.service.tracking.remove(cx.client.id);
+    cx.service.monitors.remove(cx.client);
     cx.client.names().name.clear();
     cx.reply.simple("RESET");
+}
+
+/// MONITOR: shows the connection the requests of all clients from now on.
+pub(crate) fn monitor(cx: &mut Cx<'_>, _: Args<'_>) {
+    if let Some(client) = cx.service.clients.get(cx.client.id) {
+        cx.session.monitors = true;
+        cx.service.monitors.add(client);
+    }
+    cx.reply.ok();
 }
 
 pub(crate) fn time(cx: &mut Cx<'_>, _: Args<'_>) {
@@ -207,7 +217,8 @@ fn describe(cx: &mut Cx<'_>) {
     let reply = &mut cx.reply;
     reply.map(7);
     reply.bulk(b"server");
-    reply.bulk(b"silica");
+    // Some clients have their caches for servers of this name only.
+    reply.bulk(b"redis");
     reply.bulk(b"version");
     reply.bulk(COMPATIBLE_VERSION.as_bytes());
     reply.bulk(b"proto");

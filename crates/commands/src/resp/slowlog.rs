@@ -56,28 +56,29 @@ pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-/// How many bursts took up to how many microseconds; as in Redis the counts are sums of all up to
-/// then.
+/// LATENCY HISTOGRAM: the calls of commands by the time that they took, those of all commands or
+/// of those that are named; a container's name stands for its subcommands.
 pub(crate) fn histogram(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let counts = keys.service.latency.histogram();
-    let calls: u64 = counts.iter().map(|(_, count)| count).sum();
-    let wanted = args.len() == 2 || (2..args.len()).any(|index| args.is(index, EVENT));
-    if !wanted || calls == 0 {
-        reply.map(0);
-        return Ok(());
-    }
-    reply.map(1);
-    reply.bulk(EVENT.as_bytes());
-    reply.map(2);
-    reply.bulk(b"calls");
-    reply.integer(calls as i64);
-    reply.bulk(b"histogram_usec");
-    reply.map(counts.len());
-    let mut sum = 0;
-    for (micros_max, count) in counts {
-        sum += count;
-        reply.integer(micros_max as i64);
-        reply.integer(sum as i64);
+    let is = |name: &str, wanted: &[u8]| {
+        let container = name.split_once('|').map(|(container, _)| container);
+        [Some(name), container].into_iter().flatten().any(|known| {
+            wanted.eq_ignore_ascii_case(known.as_bytes())
+        })
+    };
+    let wants = |name: &str| args.len() == 2 || args.from(2).any(|wanted| is(name, wanted));
+    let list = keys.service.times.list(wants);
+    reply.map(list.len());
+    for (name, calls, steps) in list {
+        reply.bulk(name.as_bytes());
+        reply.map(2);
+        reply.bulk(b"calls");
+        reply.integer(calls as i64);
+        reply.bulk(b"histogram_usec");
+        reply.map(steps.len());
+        for (micros_max, sum) in steps {
+            reply.integer(micros_max as i64);
+            reply.integer(sum as i64);
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::table::{Answer, Decide, Modify, Run, Write};
 use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_i64};
 
-pub(super) static SET: Write =
+pub(crate) static SET: Write =
     Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |_, reply| reply.ok() };
 static SET_EXPIRING: Write = Write {
     refuse: |args| set_options(args).err(),

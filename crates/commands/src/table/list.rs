@@ -128,6 +128,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns the values of several keys.";
     "module" -2 "" NO "server" "4.0.0" Session(roles::module_help),
         "Commands about modules, of which there are none.", MODULE;
+    "monitor" 1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::monitor),
+        "Shows the requests of all clients.";
     "mset" -3 "write denyoom / blind" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
         "Stores several keys in one step.";
     "msetnx" -3 "write denyoom / blind" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),

@@ -135,7 +135,7 @@ pub(super) static LATENCY: &[Command] = table! {
     "latency|help" 2 "loading stale" NO "server" "2.8.13" Session(slowlog::latency_help),
         "Lists the subcommands.";
     "latency|histogram" -2 "admin noscript loading stale" NO "server" "7.0.0"
-        Whole(slowlog::histogram), "Returns how many bursts took how long.";
+        Whole(slowlog::histogram), "Returns how many calls of commands took how long.";
     "latency|history" 3 "admin noscript loading stale" NO "server" "2.8.13"
         Whole(slowlog::history), "Returns the seconds in which an event took long.";
     "latency|latest" 2 "admin noscript loading stale" NO "server" "2.8.13"

@@ -375,7 +375,7 @@ fn connection() {
     let name = client.call(&[b"CLIENT", b"SETNAME", b"a b"]);
     assert!(matches!(name, Value::Error(text) if text.contains("cannot contain spaces")));
     let hello = client.ask("HELLO 3 SETNAME other");
-    assert!(hello.starts_with("{'server'='silica' 'version'='7.2.0' 'proto'=:3"), "{hello}");
+    assert!(hello.starts_with("{'server'='redis' 'version'='7.4.0' 'proto'=:3"), "{hello}");
     assert_eq!(client.call(&[b"GET", b"missing"]), Value::Null);
     let list = client.ask("CLIENT LIST");
     assert!(list.contains("name=other") && list.contains("resp=3"), "{list}");

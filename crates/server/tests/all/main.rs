@@ -21,6 +21,7 @@ mod memcached_binary;
 mod memcached_clients;
 mod memcached_meta;
 mod observe;
+mod monitor;
 mod order;
 mod ordered;
 mod pages;

@@ -285,6 +285,7 @@ impl ScriptCall {
             run: &mut |engine, input| run(engine, input),
             input: Input::default(),
             announced: Vec::new(),
+            shown: Vec::new(),
             running,
         };
         let all: Vec<&[u8]> = args.from(3).collect();
@@ -292,6 +293,7 @@ impl ScriptCall {
         let call = Call { name: program.name(), keys, args: rest };
         let result = worker.interpreter.run(&call, program.source(), &mut commands);
         let announced = std::mem::take(&mut commands.announced);
+        let shown = std::mem::take(&mut commands.shown);
         drop(commands);
         let ran = match result {
             Err(Failure::Stopped(Stop::Preempted)) => Ran::Postponed,
@@ -303,6 +305,9 @@ impl ScriptCall {
             // What it wrote before its error stays.
             Err(Failure::Script(text)) => self.commit(step, Err(text)),
         };
+        if matches!(ran, Ran::Answer(_)) {
+            shown.iter().for_each(|line| service.monitors.show(service, line));
+        }
         match (&ran, whole) {
             (Ran::Answer(_), Some(_)) => publish(service, announced),
             (Ran::Answer(_), None) => {

@@ -7,6 +7,7 @@ use crate::budget::Claim;
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
 use crate::engine_calls::error_text;
+use crate::monitors;
 use crate::resp::{Cx, Keyspace, topics};
 use crate::service::Service;
 use crate::session::Session;
@@ -45,6 +46,8 @@ pub(super) struct Commands<'c> {
     pub(super) input: Input,
     /// Messages to be sent when the script has taken effect: channel and text.
     pub(super) announced: Vec<Message>,
+    /// Lines for those who monitor, to be shown when the script has taken effect.
+    pub(super) shown: Vec<String>,
     pub(super) running: Option<Arc<Running>>,
 }
 
@@ -152,6 +155,9 @@ impl Commands<'_> {
     ) -> std::result::Result<(), String> {
         let args = Args::new(&input.bytes, &input.spans);
         let command = self.find(args)?;
+        if self.service.monitors.is_active() {
+            self.shown.push(monitors::line(self.service, self.db, &"lua", args));
+        }
         let mut run = command.run;
         if let Run::Choose(choose) = run {
             run = choose(args);

@@ -175,7 +175,7 @@ pub(crate) fn tracking_reads(connect: Connect<'_>) {
         ("TTL a", "PEXPIRE a 100000"),
         ("EXISTS a", "RENAME a c"),
         ("GET c", "RENAME c a"),
-        ("GETRANGE a 0 1", "GETEX a PERSIST"),
+        ("GETRANGE a 0 1", "GETEX a EX 100"),
         ("TYPE a", "COPY b a REPLACE"),
         ("DUMP a", "EVAL redis.call('set',KEYS[1],'1') 1 a"),
     ] {
