@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, binaries, compare, dist, docs, serving, setup, tidy, zoned};
+use crate::{bench, binaries, compare, dist, docs, serving, setup, site, tidy, zoned};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ pub fn run(root: &Path) -> bool {
     steps.inside("packages, installed on nothing", || dist::of_tests(root));
     zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
+    steps.inside("the pages as a site", || site::make(root).map(drop));
     bench::run(&mut steps);
     compare::run(&mut steps);
     steps.close()

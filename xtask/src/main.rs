@@ -14,6 +14,7 @@ mod docs;
 mod machine;
 mod serving;
 mod setup;
+mod site;
 mod soak;
 mod sqlite;
 mod step;
@@ -33,6 +34,7 @@ cargo xtask TASK
   tidy          the rules of this repository that no other tool checks
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
+  site          target/site/book: all pages as a site, every link of it tried
   calls [--against REVISION]
                 instructions of the calls that users make most, by callgrind; fails if one takes
                 over 1 % more than in REVISION
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ["tidy"] => report(tidy::run(&root)),
         ["docs"] => report(docs::run(&root, false)),
         ["docs", "--check"] => report(docs::run(&root, true)),
+        ["site"] => report(site::make(&root).map(|path| println!("{}", path.display()))),
         ["calls"] => report(calls::run(&root, None)),
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),

@@ -15,6 +15,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Everything inside; and random bytes by the system call, which a program without shared libraries
+/// would otherwise not find, and read a device instead that a bare root does not have.
+const FLAGS: &str = r#"-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom""#;
+
 /// The release of the program that lists what a build consists of.
 const CYCLONEDX: &str = "cargo-cyclonedx@0.5.7";
 
@@ -38,7 +42,7 @@ fn program(root: &Path) -> Result<PathBuf, String> {
     let mut command = cargo(&args);
     // With a target the flags do not reach what runs while others compile.
     command.args(["--bin", "silica", "--target", &triple]).current_dir(root);
-    build(command.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
+    build(command.env("RUSTFLAGS", FLAGS))?;
     Ok(target(root).join(triple).join("dist/silica"))
 }
 
