@@ -3,6 +3,8 @@
 //! Requests run in bursts and share their time, so no request has one of its own: a command's time
 //! is its share, by the number of requests, of what all bursts took.
 
+pub(crate) mod times;
+
 use crate::stats::Stats;
 use crate::table::{COMMANDS, Command, find};
 use silica_base::Striped;

@@ -13,7 +13,7 @@ use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::errors;
 use crate::memcached;
-use crate::monitors;
+use crate::resp::monitors;
 use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::resp::{Cx, plain, topics, wrong_number};
@@ -84,8 +84,7 @@ fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
     let requests_max = requests_max(service);
     let mut tally = Tally::new(&service.calls);
     let mut is_free = state.is_free(service, &mut is_listening);
-    let mut base = state.skipped(service, input);
-    let mut ends = false;
+    let (mut base, mut ends) = (state.skipped(service, input), false);
     while base < state.input.len() && !ends {
         if input.requests.len() >= requests_max || input.ready.len() >= READY_BYTES_MAX {
             state.unplanned = true;

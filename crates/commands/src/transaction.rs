@@ -12,8 +12,8 @@
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
-use crate::events::Event;
 use crate::overlay::Overlay;
+use crate::resp::events::Event;
 use crate::resp::scripts::Step;
 use crate::resp::topics::kind_of;
 use crate::service::Service;

@@ -2,13 +2,15 @@
 //! reads that have large ones, one by one, their memory claimed before it is allocated.
 
 use super::noting::Expiries;
+use super::staged::Staged;
 use super::{ENTRY_META_BYTES, Executor, Slot, Wave};
 use crate::budget::Claim;
 use crate::burst::Args;
 use crate::engine_calls::error_text;
 use crate::resp::Values;
+use crate::service::Service;
 use crate::table::{Answering, Read, Run, Wants, reply_too_large};
-use silica::engine::{EntryRef, GetSink};
+use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_proto::Reply;
 
 /// Bytes of a reply around its values.
@@ -216,14 +218,7 @@ impl Executor {
             wave.outputs[index].reply(request, |reply| {
                 let start = reply.buffered();
                 let mut sink = Single { read, args, now_ms, memory, reply, is_found: false };
-                let keys = [key];
-                let result = match is_tracked {
-                    false => staged.get_many(service, wave.engine, &keys, &mut sink),
-                    true => {
-                        let mut sink = Expiries::new(service, &keys, &mut sink);
-                        staged.get_many(service, wave.engine, &keys, &mut sink)
-                    }
-                };
+                let result = get_many(staged, service, wave.engine, &[key], is_tracked, &mut sink);
                 let Single { mut memory, is_found, reply, .. } = sink;
                 memory.forget();
                 hits = usize::from(is_found);
@@ -251,13 +246,8 @@ impl Executor {
         self.slots.resize(keys.len(), Slot::Missing);
         let collector = Collector::new(&mut self.arena, &mut self.slots, &self.wants, usize::MAX);
         let mut sink = Several { collector, memory };
-        let result = match self.is_tracked {
-            false => self.staged.get_many(&self.service, wave.engine, &keys, &mut sink),
-            true => {
-                let mut sink = Expiries::new(&self.service, &keys, &mut sink);
-                self.staged.get_many(&self.service, wave.engine, &keys, &mut sink)
-            }
-        };
+        let (staged, service) = (&mut self.staged, &self.service);
+        let result = get_many(staged, service, wave.engine, &keys, self.is_tracked, &mut sink);
         sink.memory.forget();
         let failed = result.err().map(|error| error_text(&error)).or(sink.memory.refused);
         self.count_slots();
@@ -271,6 +261,24 @@ impl Executor {
             None => read.answer(args, values, reply),
         });
         self.arena = Vec::new();
+    }
+}
+
+/// Reads `keys`, and notes when they expire if somebody wants to be told of that.
+fn get_many(
+    staged: &mut Staged,
+    service: &Service,
+    engine: &dyn Engine,
+    keys: &[&[u8]],
+    is_tracked: bool,
+    sink: &mut dyn GetSink,
+) -> Result<()> {
+    match is_tracked {
+        false => staged.get_many(service, engine, keys, sink),
+        true => {
+            let mut sink = Expiries::new(service, keys, sink);
+            staged.get_many(service, engine, keys, &mut sink)
+        }
     }
 }
 

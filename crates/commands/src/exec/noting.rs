@@ -1,10 +1,10 @@
 //! What a burst reads and changes is noted, if somebody wants to know: see [`crate::tracking`] and
-//! [`Journal`](crate::journal::Journal).
+//! [`Journal`](super::journal::Journal).
 
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
-use crate::events::{self, Classes};
+use crate::resp::events::{self, Classes};
 use crate::service::Service;
 use crate::table::{Modify, Read, Run, Write, find};
 use crate::tracking::{Tracking, removes_everything};
@@ -135,17 +135,24 @@ impl Executor {
         self.service.events.told().has(Classes::MISS | Classes::EXPIRED)
     }
 
-    /// True if events are told, and the key is there that an update of several keys is to write.
-    pub(super) fn has_target(&self, engine: &dyn Engine, input: &Input, request: &Request) -> bool {
-        if self.service.events.told() == Classes::NONE || !matches!(request.run, Run::UpdateAll(_))
-        {
-            return false;
+    /// If events are told: of each key of an update of several keys, whether it is there.
+    pub(super) fn are_there(
+        &self,
+        engine: &dyn Engine,
+        input: &Input,
+        request: &Request,
+    ) -> Vec<bool> {
+        let is_told = self.service.events.told() != Classes::NONE;
+        if !is_told || !matches!(request.run, Run::UpdateAll(_)) {
+            return Vec::new();
         }
         let args = input.args(request);
-        let Some(command) = find(args.get(0)) else { return false };
-        let Some(key) = command.written_keys(args).next() else { return false };
-        let mut there = There(vec![false]);
-        engine.get_many(&[key], &mut there).is_ok() && there.0[0]
+        let Some(command) = find(args.get(0)) else { return Vec::new() };
+        let keys: Vec<&[u8]> = command.keys(args).collect();
+        let mut there = There(vec![false; keys.len()]);
+        // What cannot be read is not told.
+        let looked = engine.get_many(&keys, &mut there);
+        looked.map(|()| there.0).unwrap_or_default()
     }
 
     /// Notes what a request has changed that ran alone, if it was not answered with an error.
@@ -154,7 +161,7 @@ impl Executor {
         notes: Notes,
         input: &Input,
         request: &Request,
-        (reply, was_there): (&[u8], bool),
+        (reply, were_there): (&[u8], &[bool]),
     ) {
         let is_refused = reply.first() == Some(&ERROR);
         let args = input.args(request);
@@ -176,7 +183,7 @@ impl Executor {
                 let written = find(args.get(0)).map(|command| command.written_keys(args));
                 written.into_iter().flatten().for_each(change);
                 if notes.has_events() {
-                    events::of_alone(notes.db, args, (reply, was_there), &mut journal.events);
+                    events::of_alone(notes.db, args, (reply, were_there), &mut journal.events);
                 }
             }
             Run::Transaction(index) => {

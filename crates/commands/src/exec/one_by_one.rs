@@ -45,7 +45,7 @@ impl Executor {
                     break;
                 }
                 let (number, start) = (output.next, output.out.len());
-                let was_there = self.has_target(engine, input, request);
+                let were_there = self.are_there(engine, input, request);
                 if request.run.changes() {
                     wrote = true;
                     self.change_alone(&keyspace, input, output);
@@ -55,7 +55,7 @@ impl Executor {
                 let notes = self.notes(is_transaction, db);
                 if output.next > number && notes.are_kept() {
                     let reply = &output.out[start..];
-                    self.note_alone(notes, input, request, (reply, was_there));
+                    self.note_alone(notes, input, request, (reply, &were_there));
                 }
             }
             out_bytes += output.out.len();

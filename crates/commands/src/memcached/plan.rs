@@ -6,8 +6,8 @@ use super::{
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
-use crate::monitors;
 use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
+use crate::resp::monitors;
 use crate::service::Service;
 use crate::session::Session;
 use crate::table::{Run, find};

@@ -3,8 +3,8 @@
 use super::{Cx, SYNTAX, introspect};
 use crate::acl::DEFAULT;
 use crate::burst::Args;
-use crate::events::Classes;
 use crate::glob::Pattern;
+use crate::resp::events::Classes;
 use crate::service::Service;
 use silica::engine::Durability;
 use silica_proto::{Limits, parse_i64};

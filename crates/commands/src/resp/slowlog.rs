@@ -2,6 +2,7 @@
 
 use super::{Cx, Keyspace, introspect, out_of_memory, wrong_subcommand};
 use crate::burst::Args;
+use crate::calls::times::CommandTimes;
 use crate::slowlog::Slow;
 use silica::engine::{EntryRef, GetSink, Result, Stage, Stages};
 use silica_proto::{Reply, parse_i64};
@@ -61,14 +62,15 @@ pub(crate) fn reset(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> 
 pub(crate) fn histogram(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let is = |name: &str, wanted: &[u8]| {
         let container = name.split_once('|').map(|(container, _)| container);
-        [Some(name), container].into_iter().flatten().any(|known| {
-            wanted.eq_ignore_ascii_case(known.as_bytes())
-        })
+        [Some(name), container]
+            .into_iter()
+            .flatten()
+            .any(|known| wanted.eq_ignore_ascii_case(known.as_bytes()))
     };
     let wants = |name: &str| args.len() == 2 || args.from(2).any(|wanted| is(name, wanted));
     let list = keys.service.times.list(wants);
     reply.map(list.len());
-    for (name, calls, steps) in list {
+    for CommandTimes { name, calls, steps } in list {
         reply.bulk(name.as_bytes());
         reply.map(2);
         reply.bulk(b"calls");

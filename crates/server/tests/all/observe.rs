@@ -133,7 +133,8 @@ fn policies_are_those_of_engines() {
         assert!(client.text("INFO memory").contains(&format!("maxmemory_policy:{policy}\r\n")));
         // What it is already may be set; anything else may not.
         let refused = client.ask("CONFIG SET maxmemory-policy volatile-ttl");
-        assert!(refused.ends_with("can't set immutable config"), "{refused}");
+        let why = if may_evict { "nearest to allkeys-lru" } else { "evicts nothing" };
+        assert!(refused.contains(why), "{refused}");
         assert_eq!(client.ask(&format!("CONFIG SET maxmemory-policy {policy}")), "OK");
         server.stop();
     }
@@ -199,7 +200,9 @@ fn how_long_calls_took_is_counted() {
     }
     client.ask("SET a 1");
     client.ask("OBJECT ENCODING a");
-    assert!(client.ask("LATENCY HISTOGRAM set").starts_with("['set' ['calls' :1 'histogram_usec' ["));
+    assert!(
+        client.ask("LATENCY HISTOGRAM set").starts_with("['set' ['calls' :1 'histogram_usec' [")
+    );
     assert_eq!(client.ask("LATENCY HISTOGRAM config"), "[]", "no engine answers it");
     client.ask("CONFIG RESETSTAT");
     assert!(!client.ask("LATENCY HISTOGRAM").contains("'get'"));

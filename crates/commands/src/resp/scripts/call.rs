@@ -12,7 +12,7 @@ use crate::budget::Claim;
 use crate::burst::{Args, Input};
 use crate::clients::Client;
 use crate::engine_calls::error_text;
-use crate::events::Event;
+use crate::resp::events::Event;
 use crate::service::Service;
 use silica::engine::Engine;
 use silica_lua::{Answer, Call, Failure, Source, Stop, sha1_hex};

@@ -7,7 +7,7 @@ use crate::budget::Claim;
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
 use crate::engine_calls::error_text;
-use crate::monitors;
+use crate::resp::monitors;
 use crate::resp::{Cx, Keyspace, topics};
 use crate::service::Service;
 use crate::session::Session;

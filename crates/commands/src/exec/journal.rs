@@ -1,6 +1,6 @@
 //! What a burst has changed, for those who want to know.
 
-use crate::events::Event;
+use crate::resp::events::Event;
 use crate::service::Service;
 use crate::tracking::Changed;
 

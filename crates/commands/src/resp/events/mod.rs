@@ -32,7 +32,7 @@ pub(crate) enum Expiry {
     At(u64),
     /// The key has given its time to another one of its database.
     To(Box<[u8]>),
-    /// The same time as another key of its database.
+    /// When another key of its database expires.
     Of(Box<[u8]>),
 }
 

@@ -3,8 +3,8 @@
 //! Requests run in bursts and share their time: each call counts with its share of what its burst
 //! took, by the number of requests. Requests that no engine answers are not timed.
 
+use super::ALL;
 use crate::burst::{Burst, Input, Request};
-use crate::calls::{self, ALL};
 use crate::resp::read::GET;
 use crate::resp::update::SET;
 use crate::table::{Run, find_called};
@@ -44,6 +44,14 @@ impl Default for Times {
     }
 }
 
+/// How long the calls of a command took.
+pub(crate) struct CommandTimes {
+    pub(crate) name: &'static str,
+    pub(crate) calls: u64,
+    /// Microseconds, and how many calls took up to so many, if more did than up to the step before.
+    pub(crate) steps: Vec<(u64, u64)>,
+}
+
 /// What runs a request, among those that are told apart without looking at its name.
 fn usual_of(request: &Request) -> Option<usize> {
     match request.run {
@@ -58,7 +66,7 @@ fn place_of(input: &Input, request: &Request) -> Option<usize> {
     if request.head != 0 || args.len() == 0 {
         return None;
     }
-    calls::place(find_called(args)?.name)
+    super::place(find_called(args)?.name)
 }
 
 impl Times {
@@ -100,12 +108,8 @@ impl Times {
         zero.iter_mut().enumerate().for_each(|(place, zero)| *zero = self.sums(place));
     }
 
-    /// Every command that was called and that `wants` takes by its name, its calls, and how many of
-    /// them took up to so many microseconds, where there are more than up to less.
-    pub(crate) fn list(
-        &self,
-        wants: impl Fn(&str) -> bool,
-    ) -> Vec<(&'static str, u64, Vec<(u64, u64)>)> {
+    /// The commands that were called and that `wants` takes by their names.
+    pub(crate) fn list(&self, wants: impl Fn(&str) -> bool) -> Vec<CommandTimes> {
         let zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list = Vec::new();
         for (place, command) in ALL.iter().enumerate().filter(|(_, command)| wants(command.name)) {
@@ -119,7 +123,7 @@ impl Times {
                 }
             }
             if calls > 0 {
-                list.push((command.name, calls, steps));
+                list.push(CommandTimes { name: command.name, calls, steps });
             }
         }
         list

@@ -96,9 +96,8 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
 
 /// True if a BITFIELD asks for values and sets none.
 fn is_read_only(args: Args<'_>) -> bool {
-    let writes = |word: &[u8]| {
-        [&b"set"[..], b"incrby"].iter().any(|write| word.eq_ignore_ascii_case(write))
-    };
+    let writes =
+        |word: &[u8]| [&b"set"[..], b"incrby"].iter().any(|write| word.eq_ignore_ascii_case(write));
     !args.from(2).any(writes)
 }
 
@@ -158,15 +157,25 @@ fn of_memcached(db: u8, head: &Head, key: &[u8], effect: &Effect, out: &mut Vec<
 }
 
 /// The events of a command that changes several keys as one step, by what it has answered, and by
-/// whether the first key that it may write was there.
+/// which of its keys were there before.
 pub(crate) fn of_alone(
     db: u8,
     args: Args<'_>,
-    (reply, was_there): (&[u8], bool),
+    (reply, were_there): (&[u8], &[bool]),
     out: &mut Vec<Event>,
 ) {
     let Some(command) = find(args.get(0)) else { return };
     let is_zero = reply.starts_with(b":0\r\n");
+    let was_there = |nth: usize| were_there.get(nth).copied().unwrap_or(true);
+    // These two read some of their keys.
+    let read = match command.name {
+        "copy" => 0..1,
+        "bitop" => 1..args.len() - 2,
+        _ => 0..0,
+    };
+    let missed = read.filter(|nth| !was_there(*nth));
+    let first = command.keys.0 as usize;
+    out.extend(missed.map(|nth| miss(db, args.get(first + nth))));
     let owned = |index: usize| Box::from(args.get(index));
     match command.name {
         "rename" | "renamenx" if !is_zero && args.get(1) != args.get(2) => {
@@ -186,10 +195,10 @@ pub(crate) fn of_alone(
             }
         }
         "bitop" if !is_zero => {
-            out.extend((!was_there).then(|| new(db, args.get(2))));
+            out.extend((!was_there(0)).then(|| new(db, args.get(2))));
             set(db, args.get(2), 0, out);
         }
-        "bitop" if was_there => out.push(event(db, args.get(2), GENERIC, "del", Expiry::At(0))),
+        "bitop" if was_there(0) => out.push(event(db, args.get(2), GENERIC, "del", Expiry::At(0))),
         _ => {}
     }
 }
