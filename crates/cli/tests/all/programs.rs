@@ -1,5 +1,5 @@
-//! Programs and libraries that keep strings in Redis or memcached, each doing its main job on a cache
-//! and on a durable store. docs/compatibility.md lists them.
+//! Programs and libraries that keep strings in Redis or memcached, each doing its main job on a
+//! cache and on a durable store. docs/compatibility.md lists them.
 
 use crate::client_pages::{fetched, run};
 use crate::clients::{must_be_content, on_both, source};
