@@ -6,6 +6,7 @@ use crate::transaction::Queue;
 use crate::watch::Watches;
 use silica_proto::Version;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the client wants replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +33,8 @@ pub struct Session {
     pub(crate) replies: Replies,
     /// The connection ends when its replies are out.
     pub quit: bool,
+    /// The database to go on with if a transaction has run, which the flag says.
+    pub(crate) selecting: Option<(Arc<AtomicBool>, u8)>,
     /// The requests since MULTI.
     pub(crate) queue: Option<Box<Queue>>,
     /// The keys since WATCH.
@@ -56,6 +59,16 @@ impl Session {
             (self.user, self.acl_version) = (user, version);
         }
         self.user.as_deref()
+    }
+
+    /// Goes on with the database that a transaction has chosen, if that has run. The transaction
+    /// has ended.
+    pub(crate) fn settle(&mut self) {
+        if let Some((has_run, db)) = self.selecting.take()
+            && has_run.load(Ordering::Acquire)
+        {
+            self.db = db;
+        }
     }
 
     /// The client has closed its side: a statement of SQL that goes on for long ends.

@@ -214,8 +214,11 @@ fn written(input: &Input, requests: &[Request]) -> Written {
         {
             return Written::Everything;
         }
-        if let Run::Transaction(index) = request.run {
+        if let Run::Transaction(index) | Run::AcrossTransaction(index) = request.run {
             let inner = input.transactions[index].input();
+            if inner.requests.iter().any(|request| removes_everything(inner, request)) {
+                return Written::Everything;
+            }
             inner.requests.iter().for_each(|request| add_keys(inner, request, &mut keys));
         } else {
             add_keys(input, request, &mut keys);
@@ -235,7 +238,7 @@ fn add_keys(input: &Input, request: &Request, keys: &mut Vec<Vec<u8>>) {
         }
         Run::Write(_) => keys.push(args().get(1).to_vec()),
         Run::Update(modify) => keys.extend(modify.keys(args()).map(<[u8]>::to_vec)),
-        Run::UpdateAll(_) => {
+        Run::UpdateAll(_) | Run::Across(_) => {
             if let Some(command) = find(args().get(0)) {
                 let written = command.written_keys(args());
                 keys.extend(written.map(<[u8]>::to_vec));
@@ -247,7 +250,7 @@ fn add_keys(input: &Input, request: &Request, keys: &mut Vec<Vec<u8>>) {
 
 /// True where a request removes all keys of a database.
 pub(crate) fn removes_everything(input: &Input, request: &Request) -> bool {
-    let Run::Whole(_) = request.run else { return false };
+    let (Run::Whole(_) | Run::Across(_)) = request.run else { return false };
     let args = input.args(request);
     match args.memcached() {
         Some(Head::Binary(packet)) => packet.command == Command::Flush,
