@@ -1,9 +1,7 @@
 //! Which engine the numbered databases of a server have.
 
 use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
-use silica::{
-    CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, OpenOptions, Result, Silica,
-};
+use silica::{CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, OpenOptions, Result, Silica};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
 use std::collections::BTreeMap;

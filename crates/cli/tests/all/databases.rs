@@ -129,7 +129,10 @@ fn a_server_without_a_directory_has_databases_too() {
     script(&mut served.client(), lines);
     served.stop();
     let served = Served::start(&args);
-    script(&mut served.client(), "GET a -> 1\nSELECT 1 -> OK\nGET a -> 2\nSELECT 2 -> OK\nGET a -> 3");
+    script(
+        &mut served.client(),
+        "GET a -> 1\nSELECT 1 -> OK\nGET a -> 2\nSELECT 2 -> OK\nGET a -> 3",
+    );
     served.stop();
     for (database, why) in [
         ("1=silt", "needs a directory"),
