@@ -1,11 +1,11 @@
 //! The numbered databases, opened when they are first used.
 
 use crate::databases::{Databases, database_index};
-use crate::gate::{Gate, Turn};
+use crate::gate::{Gate, Serve, Turn};
 use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
 use crate::owners::Owners;
-use crate::places::{Place, Places};
+use crate::places::{DatabasePlace, Places};
 use crate::recordings::Recordings;
 use crate::watch::{PlaceWatchers, Watched, Watchers};
 use silica::RecordOptions;
@@ -24,7 +24,7 @@ pub struct DatabaseSet {
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
     places: Arc<Places>,
     /// Lets one thread be alone with all databases.
-    pub(crate) gate: Gate,
+    gate: Gate,
     /// Who watches which keys, by database.
     pub(crate) watchers: Arc<[Arc<Watchers>]>,
     /// The threads that own partitions, if any do.
@@ -127,7 +127,20 @@ impl DatabaseSet {
     /// Waits until nobody is alone with all databases; until what is returned is dropped, nobody
     /// will be, and numbers of databases keep their meaning.
     pub fn enter<'t>(&self, turn: &'t Turn) -> MutexGuard<'t, ()> {
-        turn.enter(self.owners.as_deref())
+        turn.try_enter().unwrap_or_else(|| self.with_serve(|serve| turn.enter(serve)))
+    }
+
+    /// Calls `work` while no burst runs. The caller is in none itself.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.with_serve(|serve| self.gate.alone(serve, work))
+    }
+
+    /// Calls `work` with what a thread that waits does for others.
+    fn with_serve<T>(&self, work: impl FnOnce(Serve<'_>) -> T) -> T {
+        match &self.owners {
+            None => work(None),
+            Some(owners) => work(Some(&|| owners.serve())),
+        }
     }
 
     /// The places in which something is open, a bit each.
@@ -184,7 +197,8 @@ impl DatabaseSet {
         if self.opened(index).is_none() {
             let engine = self.source.open(index as u32)?;
             let place = self.place_of(index);
-            let watchers = PlaceWatchers::new(&self.watchers, Place::new(&self.places, place));
+            let watchers =
+                PlaceWatchers::new(&self.watchers, DatabasePlace::new(&self.places, place));
             let engine = Watched::wrap(&watchers, engine);
             let engine = match &self.owners {
                 Some(owners) => Arc::clone(owners).wrap(place, engine, &watchers),

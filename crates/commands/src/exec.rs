@@ -155,9 +155,9 @@ impl Executor {
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
-        let (turn, owners) = (self.turn(), service.databases.owners.as_deref());
+        let turn = self.turn();
         // A statement of SQL may take long, and has its own way to see one moment.
-        let enter = || (burst.lane != Lane::Sql).then(|| turn.enter(owners));
+        let enter = || (burst.lane != Lane::Sql).then(|| service.databases.enter(&turn));
         let mut entered = enter();
         while let Some((at, db)) = next_part(inputs, outputs)
             && out_bytes(outputs) < self.out_bytes_max()
@@ -190,7 +190,7 @@ impl Executor {
 
     /// What it holds while a burst runs.
     fn turn(&mut self) -> Arc<Turn> {
-        let new = || self.service.databases.gate.new_turn();
+        let new = || self.service.databases.new_turn();
         Arc::clone(self.turn.get_or_insert_with(new))
     }
 

@@ -4,10 +4,9 @@
 //! writes no line that others read. Who wants to be alone takes all locks, in their order. An
 //! executor gives its own up before: so two that want to be alone never wait for each other.
 //!
-//! A thread that owns partitions goes on serving others while it waits ([`Owners::serve`]), as a
-//! burst that has begun may need it to end.
+//! A thread that owns partitions goes on serving others while it waits, as a burst that has begun
+//! may need it to end.
 
-use crate::owners::Owners;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -16,6 +15,9 @@ const REST: Duration = Duration::from_micros(50);
 
 /// How often all locks are tried together before they are taken one by one.
 const TRIES: usize = 64;
+
+/// Does what others ask of the calling thread; false if that was nothing. None if nobody asks.
+pub(crate) type Serve<'s> = Option<&'s dyn Fn() -> bool>;
 
 /// The lock of one executor, apart from those of others.
 #[repr(align(128))]
@@ -30,26 +32,28 @@ pub(crate) struct Gate {
     alone: Mutex<()>,
 }
 
-fn lock<'m, T>(mutex: &'m Mutex<T>, owners: Option<&dyn Owners>) -> MutexGuard<'m, T> {
-    let Some(owners) = owners else { return mutex.lock().unwrap_or_else(PoisonError::into_inner) };
+fn lock<'m, T>(mutex: &'m Mutex<T>, serve: Serve<'_>) -> MutexGuard<'m, T> {
+    let Some(serve) = serve else { return mutex.lock().unwrap_or_else(PoisonError::into_inner) };
     loop {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if owners.serve() => {}
+            Err(TryLockError::WouldBlock) if serve() => {}
             Err(TryLockError::WouldBlock) => std::thread::sleep(REST),
         }
     }
 }
 
 impl Turn {
-    /// Waits until nobody is alone; until what is returned is dropped, nobody will be.
+    /// What is held while a burst runs, if nobody is alone: nobody will be until it is dropped.
     #[inline]
-    pub(crate) fn enter(&self, owners: Option<&dyn Owners>) -> MutexGuard<'_, ()> {
-        match self.0.try_lock() {
-            Ok(guard) => guard,
-            Err(_) => lock(&self.0, owners),
-        }
+    pub(crate) fn try_enter(&self) -> Option<MutexGuard<'_, ()>> {
+        self.0.try_lock().ok()
+    }
+
+    /// Waits until nobody is alone; see [`Turn::try_enter`].
+    pub(crate) fn enter(&self, serve: Serve<'_>) -> MutexGuard<'_, ()> {
+        lock(&self.0, serve)
     }
 }
 
@@ -64,19 +68,19 @@ impl Gate {
     }
 
     /// Calls `work` while no burst runs. The caller is in none itself.
-    pub(crate) fn alone<T>(&self, owners: Option<&dyn Owners>, work: impl FnOnce() -> T) -> T {
-        let _alone = lock(&self.alone, owners);
+    pub(crate) fn alone<T>(&self, serve: Serve<'_>, work: impl FnOnce() -> T) -> T {
+        let _alone = lock(&self.alone, serve);
         // An executor that is made meanwhile waits for the list, before its first burst.
-        let listed = lock(&self.turns, owners);
+        let listed = lock(&self.turns, serve);
         let turns: Vec<Arc<Turn>> = listed.iter().filter_map(Weak::upgrade).collect();
-        let _held = hold_all(&turns, owners);
+        let _held = hold_all(&turns, serve);
         work()
     }
 }
 
 /// Takes all locks. Who is busy for long is waited for while the others go on, as far as these
 /// let anybody come in between.
-fn hold_all<'t>(turns: &'t [Arc<Turn>], owners: Option<&dyn Owners>) -> Vec<MutexGuard<'t, ()>> {
+fn hold_all<'t>(turns: &'t [Arc<Turn>], serve: Serve<'_>) -> Vec<MutexGuard<'t, ()>> {
     for _ in 0..TRIES {
         let mut held = Vec::with_capacity(turns.len());
         let busy = turns.iter().find(|turn| match turn.0.try_lock() {
@@ -92,9 +96,9 @@ fn hold_all<'t>(turns: &'t [Arc<Turn>], owners: Option<&dyn Owners>) -> Vec<Mute
         });
         let Some(busy) = busy else { return held };
         held.clear();
-        drop(lock(&busy.0, owners));
+        drop(lock(&busy.0, serve));
     }
-    turns.iter().map(|turn| lock(&turn.0, owners)).collect()
+    turns.iter().map(|turn| lock(&turn.0, serve)).collect()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ pub trait Owners: Send + Sync {
         watchers: &Arc<PlaceWatchers>,
     ) -> Arc<dyn Engine>;
 
-    /// Makes `changes` in the database in place `place`, each by the owner of its key; the answers. Does nothing
-    /// and returns `None` if the calling thread is no owner.
+    /// Makes `changes` in the database in place `place`, each by the owner of its key; the answers.
+    /// Does nothing and returns `None` if the calling thread is no owner.
     fn update(
         &self,
         place: usize,

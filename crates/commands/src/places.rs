@@ -61,14 +61,14 @@ impl Places {
 
 /// The place of one database.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct DatabasePlace {
     places: Arc<Places>,
     place: usize,
 }
 
-impl Place {
+impl DatabasePlace {
     pub(crate) fn new(places: &Arc<Places>, place: usize) -> Self {
-        Place { places: Arc::clone(places), place }
+        DatabasePlace { places: Arc::clone(places), place }
     }
 
     /// The database that it is now.
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_swap_changes_both_directions() {
         let places = Arc::new(Places::default());
-        let place = Place::new(&places, 3);
+        let place = DatabasePlace::new(&places, 3);
         for (one, other) in [(3, 5), (5, 15), (2, 2)] {
             places.swap(one, other);
         }

@@ -1,7 +1,7 @@
 //! Several databases in one cache, or in one store in memory.
 
 use crate::expiry::Fate;
-use crate::family::{Family, Home, SPACES_MAX};
+use crate::family::{Family, KeyHome, SPACES_MAX};
 use crate::index::OFFSET_BITS;
 use crate::mica::Mica;
 use crate::partition::Partition;
@@ -123,8 +123,8 @@ impl Mica {
             return Ok(());
         }
         let is_of = |home| match home {
-            Home::Raw => space == 0,
-            Home::Space(of, _) => of == space || family.is_dead(home),
+            KeyHome::Raw => space == 0,
+            KeyHome::Space(of, _) => of == space || family.is_dead(home),
         };
         let fate = |home| if is_of(home) { Fate::Cleared } else { Fate::Stays };
         self.partitions.iter().for_each(|p| p.guarded(|p| p.sift(|item| fate(item.home()))));

@@ -13,7 +13,6 @@
 //!    an older one is a write before the change.
 
 use crate::item::Item;
-use crate::partition::{Partition, Tally};
 use silica_base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -31,7 +30,7 @@ const ORDER_BITS: usize = 4;
 
 /// Where a stored key belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum KeyHome {
     /// Space 0.
     Raw,
     /// A space by its number, and a generation of it.
@@ -124,19 +123,19 @@ impl Family {
     }
 
     /// True if entries of this home are dead.
-    pub(crate) fn is_dead(&self, home: Home) -> bool {
+    pub(crate) fn is_dead(&self, home: KeyHome) -> bool {
         match home {
-            Home::Raw => false,
-            Home::Space(space, of) => self.generations[space].load(Relaxed) != of,
+            KeyHome::Raw => false,
+            KeyHome::Space(space, of) => self.generations[space].load(Relaxed) != of,
         }
     }
 
     /// The key without what stands before it, if it is one of `space` that is not dead.
     pub(crate) fn key_of<'k>(&self, space: usize, stored: &'k [u8]) -> Option<&'k [u8]> {
         match (home_of(stored), space) {
-            (Home::Raw, 0) if stored.first() == Some(&MARK) => Some(&stored[1..]),
-            (Home::Raw, 0) => Some(stored),
-            (home @ Home::Space(of, _), _) if of == space && !self.is_dead(home) => {
+            (KeyHome::Raw, 0) if stored.first() == Some(&MARK) => Some(&stored[1..]),
+            (KeyHome::Raw, 0) => Some(stored),
+            (home @ KeyHome::Space(of, _), _) if of == space && !self.is_dead(home) => {
                 Some(&stored[PREFIX_BYTES..])
             }
             _ => None,
@@ -146,23 +145,23 @@ impl Family {
 
 /// Where a stored key belongs.
 #[inline]
-pub(crate) fn home_of(stored: &[u8]) -> Home {
+pub(crate) fn home_of(stored: &[u8]) -> KeyHome {
     match stored {
         [MARK, space, a, b, c, d, ..] if usize::from(*space) < SPACES_MAX => {
-            Home::Space((*space).into(), u32::from_le_bytes([*a, *b, *c, *d]))
+            KeyHome::Space((*space).into(), u32::from_le_bytes([*a, *b, *c, *d]))
         }
-        _ => Home::Raw,
+        _ => KeyHome::Raw,
     }
 }
 
 impl Item<'_> {
     /// Where the entry's key belongs.
     #[inline]
-    pub(crate) fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> KeyHome {
         let first = self.first_key_word().to_le_bytes();
         match self.header.key_bytes() {
             PREFIX_BYTES.. => home_of(&first),
-            _ => Home::Raw,
+            _ => KeyHome::Raw,
         }
     }
 }
@@ -172,7 +171,7 @@ impl Item<'_> {
 pub(crate) struct Spaces {
     pub(crate) family: Arc<Family>,
     /// By number. In place of space 0, which has all others, stand those that are dead.
-    entries: [Tally; SPACES_MAX],
+    entries: [AtomicU64; SPACES_MAX],
 }
 
 impl Spaces {
@@ -182,83 +181,28 @@ impl Spaces {
 
     /// Where entries of this home are counted, if they are.
     #[inline]
-    pub(crate) fn place(&self, home: Home) -> Option<usize> {
+    pub(crate) fn place(&self, home: KeyHome) -> Option<usize> {
         match home {
-            Home::Raw => None,
-            Home::Space(_, _) if self.family.is_dead(home) => Some(0),
-            Home::Space(space, _) => Some(space),
+            KeyHome::Raw => None,
+            KeyHome::Space(_, _) if self.family.is_dead(home) => Some(0),
+            KeyHome::Space(space, _) => Some(space),
         }
     }
 
     /// The numbers as they are kept.
     pub(crate) fn get(&self) -> [u64; SPACES_MAX] {
-        self.entries.each_ref().map(Tally::get)
+        self.entries.each_ref().map(|entries| entries.load(Relaxed))
     }
 
     /// Takes over numbers of [`Spaces::get`].
     pub(crate) fn set(&self, entries: &[u64; SPACES_MAX]) {
-        self.entries.iter().zip(entries).for_each(|(to, from)| to.set(*from));
-    }
-}
-
-impl Partition {
-    /// True if nobody finds the entry because its database was cleared.
-    #[inline]
-    pub(crate) fn is_dead(&self, item: &Item<'_>) -> bool {
-        self.spaces().is_some_and(|spaces| spaces.family.is_dead(item.home()))
+        self.entries.iter().zip(entries).for_each(|(to, from)| to.store(*from, Relaxed));
     }
 
-    /// Counts an entry of `key`, as it is stored, that can be found from now on.
-    #[inline]
-    pub(crate) fn count_new(&self, key: &[u8]) {
-        self.counts.entries.add(1);
-        if let Some(spaces) = self.spaces()
-            && let Some(place) = spaces.place(home_of(key))
-        {
-            spaces.entries[place].add(1);
-            // It was written while its database was cleared: a pass is to remove it.
-            self.expiry().note(u64::from(place == 0));
-        }
-    }
-
-    /// Counts that an entry can no longer be found.
-    #[inline]
-    pub(crate) fn count_gone(&self, item: &Item<'_>) {
-        self.counts.entries.sub(1);
-        if let Some(spaces) = self.spaces()
-            && let Some(place) = spaces.place(item.home())
-        {
-            spaces.entries[place].sub(1);
-        }
-    }
-
-    /// Counts that there are no entries.
-    pub(crate) fn count_empty(&self) {
-        self.counts.entries.set(0);
-        self.counts.live_words.set(0);
-        self.spaces().into_iter().for_each(|spaces| spaces.set(&[0; SPACES_MAX]));
-    }
-
-    /// Lets the entries of `space`, which has a new generation, be dead. The caller has locked all
-    /// partitions.
-    pub(crate) fn bury(&self, space: usize) {
-        let Some(spaces) = self.spaces() else { return };
-        let [dead, of] = [0, space].map(|n| &spaces.entries[n]);
-        if of.get() > 0 {
-            dead.add(of.get());
-            of.set(0);
-            self.expiry().forget();
-        }
-    }
-
-    /// Entries of `space` that are not dead.
-    pub(crate) fn entries_of(&self, space: usize) -> u64 {
-        let entries = self.spaces().map_or([0; SPACES_MAX], Spaces::get);
-        match space {
-            // The numbers are read one by one, while the holder of the lock changes them.
-            0 => self.counts.entries.get().saturating_sub(entries.iter().sum()),
-            _ => entries[space],
-        }
+    /// Changes how many entries are counted in a place.
+    pub(crate) fn change(&self, place: usize, change: impl FnOnce(u64) -> u64) {
+        let entries = &self.entries[place];
+        entries.store(change(entries.load(Relaxed)), Relaxed);
     }
 }
 

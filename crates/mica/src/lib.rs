@@ -36,6 +36,7 @@ mod protocol;
 mod read;
 mod scan;
 mod shard;
+mod spaces;
 mod spec;
 mod store;
 mod sync;

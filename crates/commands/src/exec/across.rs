@@ -28,8 +28,7 @@ impl Executor {
     /// the places that may have been written, a bit each.
     pub(super) fn across(&mut self, input: &Input, output: &mut Output) -> u32 {
         let service = Arc::clone(&self.service);
-        let owners = service.databases.owners.as_deref();
-        service.databases.gate.alone(owners, || self.run_alone_across(&service, input, output));
+        service.databases.alone(|| self.run_alone_across(&service, input, output));
         // Any of them may have been cleared.
         service.databases.opened_places()
     }

@@ -22,8 +22,8 @@ impl Executor {
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut done = done_before;
-        let (turn, owners) = (self.turn(), service.databases.owners.as_deref());
-        let entered = turn.enter(owners);
+        let turn = self.turn();
+        let entered = service.databases.enter(&turn);
         while let Some((_, db)) = next_part(inputs, outputs)
             && let Some(engine) = service.databases.opened(db)
             && out_bytes(outputs) < self.out_bytes_max()

@@ -22,7 +22,7 @@ pub(crate) use self::layer::Watched;
 pub(crate) use self::watches::{Watches, WriteCounter};
 
 use self::writes::Overlap;
-use crate::places::Place;
+use crate::places::DatabasePlace;
 use silica_base::HashSeed;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -161,11 +161,11 @@ impl Watchers {
 /// Who watches the keys of what is open in one place, whichever database that is.
 pub struct PlaceWatchers {
     databases: Arc<[Arc<Watchers>]>,
-    place: Place,
+    place: DatabasePlace,
 }
 
 impl PlaceWatchers {
-    pub(crate) fn new(databases: &Arc<[Arc<Watchers>]>, place: Place) -> Arc<Self> {
+    pub(crate) fn new(databases: &Arc<[Arc<Watchers>]>, place: DatabasePlace) -> Arc<Self> {
         Arc::new(PlaceWatchers { databases: Arc::clone(databases), place })
     }
 

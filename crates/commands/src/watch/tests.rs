@@ -27,7 +27,7 @@ fn hold(watches: &Watches, engine: &dyn Engine, own: u64) -> bool {
 fn writes_are_seen_if_they_leave_what_was_there() {
     let all = watchers();
     let inner: Arc<dyn Engine> = Arc::new(Reference::new());
-    let place = crate::places::Place::new(&Arc::default(), 0);
+    let place = crate::places::DatabasePlace::new(&Arc::default(), 0);
     let engine = Watched::wrap(&PlaceWatchers::new(&all, place), Arc::clone(&inner));
     let put = |key: &[u8], value: &[u8]| engine.put(key, value, Durability::Buffered).unwrap();
     put(b"a", b"1");
