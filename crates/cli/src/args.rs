@@ -453,6 +453,10 @@ pub(crate) struct ServeArgs {
     /// created where it is missing, and stays so without the option (may be repeated).
     #[arg(long, value_name = "N=ENGINE[,OPTION=VALUE...]", value_parser = database)]
     pub(crate) database: Vec<DatabaseArg>,
+    /// Databases that SELECT reaches, from 0 on; each is there when it is first used.
+    #[arg(long, value_name = "N", default_value_t = silica_server::DATABASES_MAX)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) databases: u32,
     /// Address to listen on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,

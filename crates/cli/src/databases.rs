@@ -1,11 +1,12 @@
 //! Which engine the numbered databases of a server have.
 
 use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
-use silica::{CACHE_ENGINE, Engine, Error, ErrorKind, OpenOptions, Result, Silica};
+use silica::{CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, OpenOptions, Result, Silica};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The least that the databases without a number of their own share.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
@@ -89,11 +90,19 @@ fn is_block_device(path: &Path) -> bool {
 }
 
 /// The databases of a server without a directory.
-pub(crate) struct InMemory(Vec<Arc<dyn Engine>>);
+pub(crate) struct InMemory {
+    /// Those with memory of their own, by number.
+    own: Mutex<BTreeMap<u32, Arc<dyn Engine>>>,
+    /// The others, which share the rest of the memory.
+    shared: Option<CacheDatabases>,
+    count: u32,
+    /// A clean stop leaves an image.
+    is_kept: bool,
+}
 
 impl InMemory {
-    /// Database 0 as `global` says, others as `args` say, for a server with `config`; those without
-    /// a number of their own share what is left of `memory_bytes`.
+    /// Databases as `args` say, for a server with `config`; those without memory of their own share
+    /// what is left of `memory_bytes`, as `global` says.
     pub(crate) fn open(
         global: &Global,
         args: &ServeArgs,
@@ -102,43 +111,17 @@ impl InMemory {
     ) -> Result<Self> {
         if let Some(path) = &args.flash {
             let options = global.open_options().memory_bytes(memory_bytes);
-            return Ok(InMemory(vec![open_flash_cache(options, path, args)?]));
+            let own = BTreeMap::from([(0, open_flash_cache(options, path, args)?)]);
+            return Ok(InMemory { own: Mutex::new(own), shared: None, count: 1, is_kept: false });
         }
-        let wanted = &args.database;
-        let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if let Some(other) = wanted.iter().find(|database| database.engine != CACHE_ENGINE) {
-            return refuse(format!(
-                "database {} would have engine {}, which needs a directory: serve one, or leave \
-                 the database out",
-                other.index, other.engine
-            ));
-        }
-        let of = |index: u32| wanted.iter().rev().find(|database| database.index == index);
-        let count = wanted.iter().map(|database| database.index + 1).max().unwrap_or(1);
-        if let Some(missing) = (1..count).find(|index| of(*index).is_none()) {
-            return refuse(format!("there is no database {missing}; number them without gaps"));
-        }
-        let own: Vec<_> = (0..count).map(|n| of(n).and_then(DatabaseArg::memory_bytes)).collect();
-        let reserved = own.iter().flatten().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-        let sharing = own.iter().filter(|bytes| bytes.is_none()).count() as u64;
-        if reserved.saturating_add(SHARED_BYTES_MIN * sharing) > memory_bytes {
-            return refuse(format!(
-                "the databases have {} MiB of the memory of their own, and all together {} MiB; \
-                 give a larger --cache, or less to them",
-                reserved.div_ceil(1 << 20),
-                memory_bytes >> 20
-            ));
-        }
-        let share = (memory_bytes - reserved) / sharing.max(1);
-        let open = |index: u32| {
-            let options = match of(index) {
-                None => global.open_options(),
-                Some(database) => {
-                    let set = silica::OpenOptions::new();
-                    database.pairs().iter().fold(set, |set, (name, value)| set.set(*name, *value))
-                }
-            };
-            let given = of(index).map_or(&global.set, |database| &database.options);
+        let wanted: BTreeMap<u32, &DatabaseArg> =
+            args.database.iter().map(|database| (database.index, database)).collect();
+        refuse_wanted(&wanted, args.databases, memory_bytes)?;
+        let reserved = wanted.values().filter_map(|database| database.memory_bytes()).sum::<u64>();
+        let sharing = wanted.values().filter(|database| database.memory_bytes().is_none()).count();
+        let has_shared = wanted.len() < args.databases as usize;
+        let share = (memory_bytes - reserved) / (sharing + usize::from(has_shared)).max(1) as u64;
+        let with = |options: OpenOptions, given: &[(String, String)], index: u32| {
             let mut options = options.memory_bytes(share);
             if config.mode != Mode::Crcw && !given.iter().any(|(name, _)| name == "partitions") {
                 // As many as there are loops to own them, or the next power of two.
@@ -150,23 +133,117 @@ impl InMemory {
                 (Some(directory), 0) => options.image(directory),
                 (Some(directory), _) => options.image(directory.join(keyspace_name(index))),
             }
-            .open_cache()
         };
-        Ok(InMemory((0..count).map(open).collect::<Result<_>>()?))
+        let mut own = BTreeMap::new();
+        for (index, database) in &wanted {
+            let set = |set: OpenOptions, (name, value)| set.set(name, value);
+            let options = database.pairs().into_iter().fold(OpenOptions::new(), set);
+            own.insert(*index, with(options, &database.options, *index).open_cache()?);
+        }
+        // The image of the others is that of the first of them.
+        let first = (0..args.databases).find(|index| !wanted.contains_key(index));
+        let open = |first| with(global.open_options(), &global.set, first).open_cache_databases();
+        let shared = first.map(open).transpose()?;
+        let (own, is_kept) = (Mutex::new(own), args.image.is_some());
+        Ok(InMemory { own, shared, count: args.databases, is_kept })
     }
 
-    /// Every database by its number.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Arc<dyn Engine>)> + '_ {
-        (0..).zip(self.0.iter().map(Arc::clone))
+    fn own(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Engine>>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Those with memory of their own, by number.
+    pub(crate) fn apart(&self) -> Vec<(u32, Arc<dyn Engine>)> {
+        self.own().iter().map(|(index, engine)| (*index, Arc::clone(engine))).collect()
+    }
+
+    /// All that has to be closed.
+    pub(crate) fn to_close(&self) -> Result<Vec<Arc<dyn Engine>>> {
+        let mut all: Vec<_> = self.own().values().map(Arc::clone).collect();
+        if let Some(shared) = &self.shared {
+            for number in 0..CacheDatabases::COUNT {
+                all.push(shared.database(number)?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Refuses databases with memory of their own that cannot be.
+fn refuse_wanted(
+    wanted: &BTreeMap<u32, &DatabaseArg>,
+    count: u32,
+    memory_bytes: u64,
+) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
+    if let Some(other) = wanted.values().find(|database| database.engine != CACHE_ENGINE) {
+        return refuse(format!(
+            "database {} would have engine {}, which needs a directory: serve one, or leave \
+             the database out",
+            other.index, other.engine
+        ));
+    }
+    if let Some(index) = wanted.keys().find(|index| **index >= count) {
+        return refuse(format!(
+            "there is no database {index}; set --databases to {} or more",
+            index + 1
+        ));
+    }
+    let own = wanted.values().filter_map(|database| database.memory_bytes());
+    let reserved = own.fold(0, |sum: u64, bytes| sum.saturating_add(bytes));
+    let sharing = wanted.values().filter(|database| database.memory_bytes().is_none()).count();
+    let sharing = sharing as u64 + u64::from(wanted.len() < count as usize);
+    if reserved.saturating_add(SHARED_BYTES_MIN * sharing) > memory_bytes {
+        return refuse(format!(
+            "the databases have {} MiB of the memory of their own, and all together {} MiB; \
+             give a larger --cache, or less to them",
+            reserved.div_ceil(1 << 20),
+            memory_bytes >> 20
+        ));
+    }
+    Ok(())
+}
+
+fn holds_something(engine: &dyn Engine) -> bool {
+    let count = engine.as_admin().map(|admin| admin.count(false));
+    count.is_none_or(|count| count.map_or(true, |count| count.high > 0))
 }
 
 impl Databases for InMemory {
     fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
-        Ok(Arc::clone(&self.0[index as usize]))
+        if let Some(engine) = self.own().get(&index) {
+            return Ok(Arc::clone(engine));
+        }
+        let none = || Error::new(ErrorKind::Config, format!("there is no database {index}"));
+        self.shared.as_ref().ok_or_else(none)?.database(index as usize)
     }
 
     fn listed(&self) -> Vec<u32> {
-        self.all().map(|(index, _)| index).collect()
+        (0..self.count).filter(|index| *index == 0 || self.exists(*index)).collect()
+    }
+
+    fn exists(&self, index: u32) -> bool {
+        self.open(index).is_ok_and(|engine| holds_something(&*engine))
+    }
+
+    fn swap(&self, index: u32, other: u32) -> Result<()> {
+        let mut own = self.own();
+        let (one, two) = (own.remove(&index), own.remove(&other));
+        let is_mixed = one.is_some() != two.is_some();
+        let (one, two) = if self.is_kept && is_mixed { (two, one) } else { (one, two) };
+        one.into_iter().for_each(|engine| drop(own.insert(other, engine)));
+        two.into_iter().for_each(|engine| drop(own.insert(index, engine)));
+        if self.is_kept && is_mixed {
+            let message = "a database with memory of its own keeps its number if a stop leaves an \
+                           image";
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let shared = self.shared.as_ref();
+        shared.map_or(Ok(()), |shared| shared.swap(index as usize, other as usize))
     }
 }

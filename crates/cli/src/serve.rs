@@ -100,8 +100,8 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let signals = awaited(&config)?;
     let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
     let descriptor = *all.open(0)?.descriptor();
-    let others = databases::words(all.all())?;
-    let config = Config { databases: all.all().count() as u32, ..config };
+    let others = databases::words(all.apart().into_iter())?;
+    let config = Config { databases: all.count(), ..config };
     let server = Server::start(config, Arc::clone(&all) as Arc<dyn Databases>)?;
     let kind = if descriptor.capabilities.may_evict { "cache" } else { "store in memory" };
     let what = match &args.flash {
@@ -119,7 +119,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     let is_kept = server.wait();
     if is_kept && (args.image.is_some() || args.flash.is_some()) {
-        for (_, engine) in all.all() {
+        for engine in all.to_close()? {
             leave_image(&*engine)?;
         }
     }
@@ -283,6 +283,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let default = Config::default();
     let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {
+        databases: args.databases,
         listen: addresses("--listen", &args.listen)?,
         tls: args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(cert, key)| TlsFiles {
             cert: cert.clone(),

@@ -1,16 +1,18 @@
 //! The numbered databases, opened when they are first used.
 
 use crate::databases::{Databases, database_index};
+use crate::gate::{Gate, Serve, Turn};
 use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
 use crate::owners::Owners;
+use crate::places::{DatabasePlace, Places};
 use crate::recordings::Recordings;
-use crate::watch::{Watched, Watchers};
+use crate::watch::{PlaceWatchers, Watched, Watchers};
 use silica::RecordOptions;
-use silica::engine::{Engine, Error, ErrorKind, MetricVisitor, Result};
+use silica::engine::{Engine, EngineExt, Error, ErrorKind, MetricVisitor, Result};
 use silica::tune::recommend::Why;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// All databases of a server.
 pub struct DatabaseSet {
@@ -18,7 +20,11 @@ pub struct DatabaseSet {
     pub(crate) migrations: Migrations,
     pub(crate) jobs: Jobs,
     pub(crate) recordings: Recordings,
+    /// What is open, by its place.
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    places: Arc<Places>,
+    /// Lets one thread be alone with all databases.
+    gate: Gate,
     /// Who watches which keys, by database.
     pub(crate) watchers: Arc<[Arc<Watchers>]>,
     /// The threads that own partitions, if any do.
@@ -40,6 +46,8 @@ impl DatabaseSet {
             jobs: Jobs::default(),
             recordings: Recordings::default(),
             slots,
+            places: Arc::default(),
+            gate: Gate::default(),
             watchers,
             owners,
             opening: Mutex::new(()),
@@ -100,6 +108,71 @@ impl DatabaseSet {
         self.source.workload(index)
     }
 
+    /// The place of database `index`, which has it until the next swap.
+    #[inline]
+    pub(crate) fn place_of(&self, index: usize) -> usize {
+        self.places.of_number(index)
+    }
+
+    /// What is open in a place.
+    pub(crate) fn at_place(&self, place: usize) -> Option<&dyn Engine> {
+        self.slots.get(place)?.get().map(Arc::as_ref)
+    }
+
+    /// For a thread that uses databases without an executor: see [`DatabaseSet::enter`].
+    pub fn new_turn(&self) -> Arc<Turn> {
+        self.gate.new_turn()
+    }
+
+    /// Waits until nobody is alone with all databases; until what is returned is dropped, nobody
+    /// will be, and numbers of databases keep their meaning.
+    pub fn enter<'t>(&self, turn: &'t Turn) -> MutexGuard<'t, ()> {
+        turn.try_enter().unwrap_or_else(|| self.with_serve(|serve| turn.enter(serve)))
+    }
+
+    /// Calls `work` while no burst runs. The caller is in none itself.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.with_serve(|serve| self.gate.alone(serve, work))
+    }
+
+    /// Calls `work` with what a thread that waits does for others.
+    fn with_serve<T>(&self, work: impl FnOnce(Serve<'_>) -> T) -> T {
+        match &self.owners {
+            None => work(None),
+            Some(owners) => work(Some(&|| owners.serve())),
+        }
+    }
+
+    /// The places in which something is open, a bit each.
+    pub(crate) fn opened_places(&self) -> u32 {
+        let places = (0..self.slots.len()).filter(|place| self.slots[*place].get().is_some());
+        places.fold(0, |all, place| all | 1 << place)
+    }
+
+    /// Lets two databases have each other's numbers. Marks who watches a key that was in one of
+    /// them, as Redis does. The caller is alone with the databases.
+    pub(crate) fn swap(&self, one: usize, other: usize) -> Result<()> {
+        if one == other {
+            return Ok(());
+        }
+        let is_watched = [one, other].iter().any(|index| self.watchers[*index].is_active());
+        let marked = if is_watched { Some([self.engine(one)?, self.engine(other)?]) } else { None };
+        self.source.swap(one as u32, other as u32)?;
+        let Some(engines) = marked else {
+            self.places.swap(one, other);
+            return Ok(());
+        };
+        let is_there = |key: &[u8]| {
+            // Who cannot be asked may have held it.
+            engines
+                .iter()
+                .any(|engine| !matches!(engine.get_with(key, |entry| entry.is_some()), Ok(false)))
+        };
+        self.places.swap(one, other);
+        [one, other].iter().for_each(|index| self.watchers[*index].mark_if(is_there));
+        Ok(())
+    }
+
     /// Number of databases, opened or not.
     pub fn count(&self) -> usize {
         self.slots.len()
@@ -112,7 +185,7 @@ impl DatabaseSet {
 
     /// Database `index` if it was opened before, to be kept.
     pub(crate) fn whole(&self, index: usize) -> Option<&Arc<dyn Engine>> {
-        self.slots[index].get()
+        self.slots[self.place_of(index)].get()
     }
 
     /// Database `index`; opens it where needed, which may wait for a device.
@@ -123,14 +196,16 @@ impl DatabaseSet {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if self.opened(index).is_none() {
             let engine = self.source.open(index as u32)?;
-            let watchers = &self.watchers[index];
-            let engine = Watched::wrap(watchers, engine);
+            let place = self.place_of(index);
+            let watchers =
+                PlaceWatchers::new(&self.watchers, DatabasePlace::new(&self.places, place));
+            let engine = Watched::wrap(&watchers, engine);
             let engine = match &self.owners {
-                Some(owners) => Arc::clone(owners).wrap(index, engine, watchers),
+                Some(owners) => Arc::clone(owners).wrap(place, engine, &watchers),
                 None => engine,
             };
             // Nobody else fills the slot while the lock is held.
-            let _ = self.slots[index].set(engine);
+            let _ = self.slots[place].set(engine);
         }
         Ok(self.opened(index).expect("the slot was just filled"))
     }

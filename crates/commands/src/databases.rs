@@ -107,6 +107,13 @@ pub trait Databases: Send + Sync {
         true
     }
 
+    /// Lets `index` stand for what `other` stood for, and the reverse, after a restart too, if the
+    /// databases outlive it: both or neither. Called while nobody uses the databases.
+    fn swap(&self, index: u32, other: u32) -> Result<()> {
+        let _ = (index, other);
+        Err(Error::new(ErrorKind::Unsupported, "the databases of this server cannot be swapped"))
+    }
+
     /// Lets all databases together have `bytes` of memory from now on.
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
         let _ = bytes;
@@ -227,6 +234,10 @@ impl Databases for silica::Silica {
     fn exists(&self, index: u32) -> bool {
         // Where the catalog cannot be asked, opening it says why.
         self.existing(&keyspace_name(index)).map_or(true, |keyspace| keyspace.is_some())
+    }
+
+    fn swap(&self, index: u32, other: u32) -> Result<()> {
+        self.swap_keyspaces(&keyspace_name(index), &keyspace_name(other))
     }
 
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {

@@ -6,6 +6,7 @@
 //! in their order, as if it were alone, and the engine sees few, large calls. Everything written in
 //! a burst is synced once, at its end, before any of its replies leaves.
 
+mod across;
 mod alone;
 mod at_hand;
 mod changes;
@@ -30,6 +31,7 @@ use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
 use crate::engine_calls::error_text;
 use crate::errors;
+use crate::gate::Turn;
 use crate::lane::Lane;
 use crate::resp::Values;
 use crate::resp::scripts::Place;
@@ -99,6 +101,8 @@ pub struct Executor {
     place: Place,
     /// What the burst has changed, if somebody wants to know.
     journal: RefCell<Journal>,
+    /// Held while a burst runs; an executor of a part of a burst has none.
+    turn: Option<Arc<Turn>>,
 }
 
 impl Executor {
@@ -126,6 +130,7 @@ impl Executor {
             is_tracked: false,
             place: Place::Short,
             journal: RefCell::default(),
+            turn: None,
         }
     }
 
@@ -161,17 +166,29 @@ impl Executor {
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut dirty = 0u32;
-        while let Some(db) = next_db(inputs, outputs)
+        let turn = self.turn();
+        // A statement of SQL may take long, and has its own way to see one moment.
+        let enter = || (burst.lane != Lane::Sql).then(|| service.databases.enter(&turn));
+        let mut entered = enter();
+        while let Some((at, db)) = next_part(inputs, outputs)
             && out_bytes(outputs) < self.out_bytes_max()
         {
+            if inputs[at].requests[outputs[at].next].run.is_across() {
+                drop(entered);
+                dirty |= self.across(&inputs[at], &mut outputs[at]);
+                entered = enter();
+                continue;
+            }
             match service.databases.engine(db) {
                 Ok(engine) => {
-                    let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
-                    dirty |= u32::from(self.wave(&mut wave)) << db;
+                    let kind = WaveKind::Burst;
+                    let mut wave = Wave { db, kind, engine, inputs, outputs };
+                    dirty |= u32::from(self.wave(&mut wave)) << service.databases.place_of(db);
                 }
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
+        drop(entered);
         self.journal.get_mut().tell(&service, self.now_ms);
         if !self.synced() {
             dirty = 0;
@@ -181,6 +198,12 @@ impl Executor {
         let requests = done - done_before;
         service.stats.count_burst(burst.lane, requests);
         Uncommitted { timer, staged: std::mem::take(&mut self.staged), requests, dirty }
+    }
+
+    /// What it holds while a burst runs.
+    fn turn(&mut self) -> Arc<Turn> {
+        let new = || self.service.databases.new_turn();
+        Arc::clone(self.turn.get_or_insert_with(new))
     }
 
     /// Reply bytes of a burst after which it goes on later.
@@ -444,7 +467,7 @@ impl Executor {
             (false, false) => wave.engine.write_each(batch, Durability::Buffered),
         };
         let failed = result.err().map(|e| error_text(&e));
-        let notes = self.notes(wave.is_transaction, wave.db);
+        let notes = self.notes(wave.kind == WaveKind::Transaction, wave.db);
         let is_noted = failed.is_none() && notes.are_kept();
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
@@ -502,7 +525,9 @@ impl Executor {
             room: 2 * self.room,
         };
         let owners = self.service.databases.owners.as_deref();
-        let by_owners = owners.and_then(|o| change_by_owners(o, wave, &changes, &burst_limits));
+        let place = self.service.databases.place_of(wave.db);
+        let by_owners =
+            owners.and_then(|o| change_by_owners(o, (place, wave), &changes, &burst_limits));
         let (answers, failed) = match by_owners {
             Some(answers) => (answers, None),
             None => change(wave.engine, &changes, &burst_limits, &self.claim),
@@ -514,7 +539,7 @@ impl Executor {
     /// Answers the requests of a burst of updates, as far as it came.
     fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &Answers, failed: Option<&str>) {
         let Answers { list: answers, effects } = answers;
-        let notes = self.notes(wave.is_transaction, wave.db);
+        let notes = self.notes(wave.kind == WaveKind::Transaction, wave.db);
         let limits = wave.engine.descriptor().limits;
         let mut first = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
@@ -577,20 +602,26 @@ fn count_failed(service: &Service, input: &Input, output: &mut Output) {
 /// One round through the connections of a burst, for one database.
 struct Wave<'b, 'o> {
     db: usize,
-    /// It is a part of a transaction, which happens as one step.
-    is_transaction: bool,
+    kind: WaveKind,
     engine: &'b dyn Engine,
     inputs: &'b [Input],
     outputs: &'o mut [Output],
 }
 
-/// The database of the first request that can run.
-fn next_db(inputs: &[Input], outputs: &[Output]) -> Option<usize> {
-    inputs
-        .iter()
-        .zip(outputs)
-        .find(|(_, output)| output.next < output.limit())
-        .map(|(input, output)| usize::from(input.requests[output.next].db))
+/// What a wave is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WaveKind {
+    Burst,
+    /// A transaction in one database, which happens as one step.
+    Transaction,
+    /// One on several databases: what is asked of a whole one is no part of a wave.
+    Across,
+}
+
+/// The first connection that has a request which can run, and the database of that.
+fn next_part(inputs: &[Input], outputs: &[Output]) -> Option<(usize, usize)> {
+    let at = outputs.iter().position(|output| output.next < output.limit())?;
+    Some((at, usize::from(inputs[at].requests[outputs[at].next].db)))
 }
 
 fn out_bytes(outputs: &[Output]) -> usize {

@@ -2,29 +2,31 @@
 
 use crate::exec::Change;
 use crate::table::{BurstLimits, Judged};
-use crate::watch::Watchers;
+use crate::watch::PlaceWatchers;
 use silica::engine::{Engine, Sharded};
 use std::sync::Arc;
 
 /// Threads each of which alone changes some partitions of each database.
 pub trait Owners: Send + Sync {
-    /// The engine of database `db`, whose keys `watchers` watch, with its partitions in the hands
+    /// The engine in place `place`, whose keys `watchers` watch, with its partitions in the hands
     /// of their owners; `engine` itself if it has no partitions that threads can own.
     fn wrap(
         self: Arc<Self>,
-        db: usize,
+        place: usize,
         engine: Arc<dyn Engine>,
-        watchers: &Arc<Watchers>,
+        watchers: &Arc<PlaceWatchers>,
     ) -> Arc<dyn Engine>;
 
-    /// Makes `changes` in database `db`, each by the owner of its key; the answers, and
-    /// what was done. Does nothing
-    /// and returns `None` if the calling thread is no owner.
+    /// Makes `changes` in the database in place `place`, each by the owner of its key; the answers,
+    /// and what was done. Does nothing and returns `None` if the calling thread is no owner.
     fn update(
         &self,
-        db: usize,
+        place: usize,
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
         burst_limits: &BurstLimits,
     ) -> Option<Vec<Judged>>;
+
+    /// Does what others ask of the calling thread, if it is an owner; false if that was nothing.
+    fn serve(&self) -> bool;
 }

@@ -15,6 +15,7 @@ use crate::errors;
 use crate::memcached;
 use crate::resp::monitors;
 use crate::resp::scripts::ScriptCall;
+use crate::resp::session::selected;
 use crate::resp::sql::SqlCall;
 use crate::resp::{Cx, plain, topics, wrong_number};
 use crate::service::Service;
@@ -49,6 +50,7 @@ const UPDATED_BYTES: usize = 240;
 /// Plans what `state` has received. Leaves `unplanned` set where more could be planned at once.
 pub fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
     state.unplanned = false;
+    state.session.settle();
     plan_next(service, state, input);
     state.parsed_bytes = if state.unplanned { 0 } else { state.input.len() };
 }
@@ -384,8 +386,11 @@ impl Planner<'_> {
 
     /// True where `command` is neither planned behind other requests nor are others behind it.
     fn is_alone(&self, command: &Command) -> bool {
-        let is_queued = self.session.queue.is_some() && !command.is(Trait::Unqueued);
-        command.is_alone() && !is_queued
+        let queue = self.session.queue.as_ref();
+        let is_queued = queue.is_some() && !command.is(Trait::Unqueued);
+        // Which database comes next depends on whether it runs.
+        let selects = queue.is_some_and(|queue| queue.selected.is_some());
+        (command.is_alone() && !is_queued) || (selects && command.is(Trait::RunsQueue))
     }
 
     /// The command that `args` call, or why they call none.
@@ -483,12 +488,21 @@ impl Planner<'_> {
                 queue.count += 1;
                 return Ok(());
             }
+            Run::Session(_) if command.name == "select" => {
+                return self.queue_select(queue, args);
+            }
             Run::Script(kind, _) => {
                 run = Run::Script(kind, queue.input.scripts.len());
                 let call = self.script_call(command);
                 let call = call.inspect_err(|_| queue.refused = true)?;
                 queue.input.scripts.push(call);
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
+            }
+            Run::Whole(_) | Run::Across(_) if command.is(Trait::Queued) || run.is_across() => {
+                queue.databases = u32::MAX;
+                let number = queue.input.requests.len();
+                queue.input.readers.extend(self.reader(command).map(|user| (number, user)));
+                queue.keep(args, [].into_iter()).inspect_err(|_| queue.refused = true)?
             }
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
@@ -509,7 +523,9 @@ impl Planner<'_> {
         queue.count += 1;
         let skip = command.args_before(&run);
         let tracked = self.is_tracked(command);
-        let Session { db, version, .. } = *self.session;
+        let version = self.session.version;
+        let db = queue.selected.unwrap_or(self.session.db);
+        queue.databases |= 1 << db;
         let request = Request::new(run, first + skip, args.len() - skip);
         queue.input.requests.push(Request { db, version, tracked, ..request });
         Ok(())
@@ -520,6 +536,29 @@ impl Planner<'_> {
     fn is_tracked(&self, command: &Command) -> bool {
         self.session.is_tracked()
             && (matches!(command.run, Run::Script(..)) || command.has("readonly"))
+    }
+
+    /// SELECT inside MULTI: for what comes behind it, and for what comes after EXEC if that runs.
+    fn queue_select(&mut self, queue: &mut Queue, args: Args<'_>) -> Result<(), String> {
+        queue.claim(args.bytes()).inspect_err(|_| queue.refused = true)?;
+        let start = queue.input.ready.len();
+        let mut reply = Reply::new(&mut queue.input.ready, self.session.version);
+        match selected(self.service, args) {
+            Ok(db) => {
+                queue.selected = Some(db);
+                reply.ok();
+            }
+            Err(text) => reply.error(text),
+        }
+        queue.input.push_ready(start, false);
+        queue.count += 1;
+        Ok(())
+    }
+
+    /// For whom a request tells names of keys, if that is not everybody.
+    fn reader(&self, command: &Command) -> Option<Arc<User>> {
+        let user = self.session.user.as_ref().filter(|_| command.is(Trait::Names))?;
+        (!user.may_know_all()).then(|| Arc::clone(user))
     }
 
     /// For whom a script of this command runs.
@@ -543,22 +582,32 @@ impl Planner<'_> {
         queue.acl_version == self.session.acl_version || requests.all(permits)
     }
 
-    /// What EXEC and WATCH run, where they run anything.
-    fn transaction(&mut self, command: &Command) -> Option<Run> {
+    /// What EXEC and WATCH run, where they run anything, and on which database.
+    fn transaction(&mut self, command: &Command) -> Option<(Run, u8)> {
+        let db = self.session.db;
         let queue = self.session.queue.as_ref();
         if command.is(Trait::RunsQueue) && queue.is_some_and(|queue| self.permits(queue)) {
             let watches = self.session.watches.take();
             let mut queue = self.session.queue.take()?;
             queue.input.client = self.client.id;
-            self.input.transactions.push(queue.into_transaction(watches));
-            return Some(Run::Transaction(self.input.transactions.len() - 1));
+            let only = queue.only_database(watches.as_deref(), db);
+            let has_run = queue.selected.map(|db| (Arc::default(), db));
+            self.session.selecting.clone_from(&has_run);
+            let has_run = has_run.map(|(has_run, _)| has_run);
+            let index = self.input.transactions.len();
+            self.input.transactions.push(queue.into_transaction(watches, has_run));
+            return Some(match only {
+                Some(only) => (Run::Transaction(index), only),
+                None => (Run::AcrossTransaction(index), db),
+            });
         }
         if command.is(Trait::Watches) && queue.is_none() {
             let service = self.service;
             let new = || Arc::new(service.watches());
             let watches = Arc::clone(self.session.watches.get_or_insert_with(new));
+            watches.ask(db);
             self.input.watches.push(watches);
-            return Some(Run::Watch(self.input.watches.len() - 1));
+            return Some((Run::Watch(self.input.watches.len() - 1), db));
         }
         None
     }
@@ -573,7 +622,10 @@ impl Planner<'_> {
         if let Run::Choose(choose) = run {
             run = choose(args);
         }
-        run = self.transaction(command).unwrap_or(run);
+        let mut only = None;
+        if let Some((transaction, db)) = self.transaction(command) {
+            (run, only) = (transaction, Some(db));
+        }
         if let Run::Script(kind, _) = run {
             match self.script_call(command) {
                 Ok(call) => self.input.scripts.push(call),
@@ -611,7 +663,7 @@ impl Planner<'_> {
             return self.input.push_ready(start, silent);
         }
         let bytes = || args.from(1).map(<[u8]>::len).sum();
-        let long = command.is(Trait::Long) || is_heavy(&run, args.len(), bytes);
+        let long = command.is(Trait::Long) || run.is_across() || is_heavy(&run, args.len(), bytes);
         if let Err(text) = self.input.claim_many(&self.service.budget, &run, args.len()) {
             return self.ready(silent, |reply| reply.error(&text));
         }
@@ -619,11 +671,10 @@ impl Planner<'_> {
         let tracked = self.is_tracked(command);
         let Session { db, version, .. } = *self.session;
         let request = Request::new(run, first + skip, args.len() - skip);
-        if command.is(Trait::Names)
-            && let Some(user) = self.session.user.as_ref().filter(|user| !user.may_know_all())
-        {
-            self.input.readers.push((self.input.requests.len(), Arc::clone(user)));
+        if let Some(user) = self.reader(command) {
+            self.input.readers.push((self.input.requests.len(), user));
         }
+        let db = only.unwrap_or(db);
         self.input.requests.push(Request { db, version, silent, long, tracked, ..request });
     }
 

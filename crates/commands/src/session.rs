@@ -7,6 +7,7 @@ use crate::transaction::Queue;
 use crate::watch::Watches;
 use silica_proto::Version;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the client wants replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +34,8 @@ pub struct Session {
     pub(crate) replies: Replies,
     /// The connection ends when its replies are out.
     pub quit: bool,
+    /// The database to go on with if a transaction has run, which the flag says.
+    pub(crate) selecting: Option<(Arc<AtomicBool>, u8)>,
     /// The requests since MULTI.
     pub(crate) queue: Option<Box<Queue>>,
     /// The keys since WATCH.
@@ -72,6 +75,16 @@ impl Session {
             Some(Mode::Reads) => true,
             Some(Mode::OptIn) => self.caching,
             Some(Mode::OptOut) => !self.caching,
+        }
+    }
+
+    /// Goes on with the database that a transaction has chosen, if that has run. The transaction
+    /// has ended.
+    pub(crate) fn settle(&mut self) {
+        if let Some((has_run, db)) = self.selecting.take()
+            && has_run.load(Ordering::Acquire)
+        {
+            self.db = db;
         }
     }
 

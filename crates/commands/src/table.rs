@@ -312,6 +312,11 @@ pub(crate) enum Run {
     UpdateAll(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// Alone, as one step: the transaction of this number among the input's.
     Transaction(usize),
+    /// While no other burst runs: on several databases at once.
+    Across(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// While no other burst runs: the transaction of this number, which concerns several databases,
+    /// or a whole one.
+    AcrossTransaction(usize),
     /// Alone: notes what its keys hold in the watches of this number.
     Watch(usize),
     /// Alone, as one step: a script, for whom the input says under this number.
@@ -329,6 +334,11 @@ impl Run {
         matches!(self, Run::Ready)
     }
 
+    /// True if it runs while no other burst does.
+    pub(crate) fn is_across(&self) -> bool {
+        matches!(self, Run::Across(_) | Run::AcrossTransaction(_))
+    }
+
     /// True where the command may change the store.
     pub(crate) fn changes(&self) -> bool {
         matches!(
@@ -337,6 +347,8 @@ impl Run {
                 | Run::Update(_)
                 | Run::UpdateAll(_)
                 | Run::Transaction(_)
+                | Run::Across(_)
+                | Run::AcrossTransaction(_)
                 | Run::Script(..)
                 | Run::Sql(SqlKind::All, _)
         )

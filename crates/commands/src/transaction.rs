@@ -21,6 +21,7 @@ use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
 use silica_proto::Span;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of requests that a transaction may hold.
@@ -42,6 +43,10 @@ pub(crate) struct Queue {
     /// Those of its requests that are messages for channels.
     pub(crate) announced: Vec<usize>,
     keys: BTreeSet<Vec<u8>>,
+    /// The database that SELECT has chosen for what comes behind it, and after EXEC.
+    pub(crate) selected: Option<u8>,
+    /// The databases that its requests are for, a bit each; all if one is about a whole database.
+    pub(crate) databases: u32,
     /// What all of it takes.
     claim: Claim,
 }
@@ -56,6 +61,8 @@ impl Queue {
             acl_version,
             announced: Vec::new(),
             keys: BTreeSet::new(),
+            selected: None,
+            databases: 0,
             claim: Claim::new(budget),
         }
     }
@@ -92,11 +99,37 @@ impl Queue {
         Ok(first)
     }
 
-    /// The transaction, where the keys in `watches` have not changed.
-    pub(crate) fn into_transaction(self, watches: Option<Arc<Watches>>) -> Transaction {
+    /// The only database that it and `watches` are about, or `usual` if it is about none; `None`
+    /// if it is about several.
+    pub(crate) fn only_database(&self, watches: Option<&Watches>, usual: u8) -> Option<u8> {
+        let all = self.databases | watches.map_or(0, Watches::asked);
+        match all.count_ones() {
+            0 => Some(usual),
+            1 => Some(all.trailing_zeros() as u8),
+            _ => None,
+        }
+    }
+
+    /// The transaction, where the keys in `watches` have not changed; `has_run` is set when it has
+    /// run.
+    pub(crate) fn into_transaction(
+        self,
+        watches: Option<Arc<Watches>>,
+        has_run: Option<Arc<AtomicBool>>,
+    ) -> Transaction {
         let Queue { input, count, keys, announced, claim, .. } = self;
         let (changed, events) = Default::default();
-        Transaction { input, count, keys, announced, watches, changed, events, _claim: claim }
+        Transaction {
+            input,
+            count,
+            keys,
+            announced,
+            watches,
+            changed,
+            events,
+            has_run,
+            _claim: claim,
+        }
     }
 }
 
@@ -105,7 +138,7 @@ type RunAll<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
 
 /// Requests that run as one step.
 pub(crate) struct Transaction {
-    input: Input,
+    pub(crate) input: Input,
     /// How many replies they give.
     pub(crate) count: usize,
     keys: BTreeSet<Vec<u8>>,
@@ -115,6 +148,7 @@ pub(crate) struct Transaction {
     changed: Mutex<Vec<Box<[u8]>>>,
     /// What it has done, if somebody wants to know.
     events: Mutex<Vec<Event>>,
+    has_run: Option<Arc<AtomicBool>>,
     _claim: Claim,
 }
 
@@ -137,8 +171,14 @@ impl Transaction {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// Sends its messages, which it does when all of it is done.
-    pub(crate) fn publish(&self, service: &Service) {
+    /// What has to hold still for it to run.
+    pub(crate) fn watches(&self) -> Option<&Watches> {
+        self.watches.as_deref()
+    }
+
+    /// Says that all of it is done, and sends its messages.
+    pub(crate) fn finish(&self, service: &Service) {
+        self.has_run.iter().for_each(|has_run| has_run.store(true, Ordering::Release));
         for index in &self.announced {
             let args = self.input.args(&self.input.requests[*index]);
             // Its audience was answered already; without memory nobody gets it.
@@ -182,7 +222,7 @@ impl Transaction {
             changed.clear();
             let place = |key: &[u8]| names.binary_search(&key).expect("all watched keys are named");
             if let Some((watches, list)) = &watched
-                && !watches.hold(list, own, |key| entries[place(key)])
+                && !watches.hold(list, own, |_, key| entries[place(key)])
             {
                 replies = None;
                 return vec![Update::Keep; names.len()];
@@ -238,7 +278,7 @@ impl Transaction {
             let changed = others.iter().filter(|key| step.has_written_key(key)).count() as u64;
             let committed = step.commit(&others, &mut |keys, entries| {
                 if let Some((watches, list)) = &watched {
-                    are_watches_good = watches.hold(list, own, |key| {
+                    are_watches_good = watches.hold(list, own, |_, key| {
                         keys.binary_search(&key).ok().and_then(|at| entries[at])
                     });
                     // The engine may ask again: what this marks then is no write of anybody else.

@@ -71,7 +71,10 @@ impl Partition {
         }
         let target = match old {
             Some(found) => found.slot,
-            None => self.new_slot(bucket, rules),
+            None => {
+                self.count_new(key);
+                self.new_slot(bucket, rules)
+            }
         };
         target.store(slot(probe.tag, offset), Relaxed);
         if !again.is_empty() {
@@ -100,13 +103,9 @@ impl Partition {
             self.log().set_uses(offset, uses);
             let bucket = probe.bucket as usize;
             // Its own slot, if that is still there: what dangles may be used by others.
-            let target = match self.index().slots(bucket).find(|slot| slot.load(Relaxed) == word) {
-                Some(slot) => {
-                    self.counts.entries.add(1);
-                    slot
-                }
-                None => self.new_slot(bucket, rules),
-            };
+            self.count_new(&key);
+            let own = self.index().slots(bucket).find(|slot| slot.load(Relaxed) == word);
+            let target = own.unwrap_or_else(|| self.new_slot(bucket, rules));
             target.store(slot(probe.tag, offset), Relaxed);
             if began && !again.takes_over(probe.bucket) {
                 self.end(probe.bucket);
@@ -115,9 +114,8 @@ impl Partition {
         }
     }
 
-    /// A slot of a chain for a key that has none.
+    /// A slot of a chain for a key that has none, whose entry is counted already.
     fn new_slot<P>(&self, bucket: usize, rules: &Rules<'_, P>) -> &AtomicU64 {
-        self.counts.entries.add(1);
         match self.index().place(self.log(), bucket) {
             Place::Free(slot) => slot,
             Place::Oldest(slot) => {
@@ -144,7 +142,7 @@ impl Partition {
         self.log().append(which, words, &mut |offset, item: Item<'_>| {
             let kept = rules.policy.keeps(which, item.header.uses());
             if kept.is_some_and(|uses| self.spare((offset, uses), &item, rules, again)) {
-                counts.entries.sub(1);
+                self.count_gone(&item);
                 counts.live_words.sub(item.header.words() as u64);
             } else {
                 self.count_evicted(&item, &counts.evicted_from_log, rules);
@@ -163,7 +161,8 @@ impl Partition {
         again: &mut Again,
     ) -> bool {
         let expires = item.expires_unix_ms();
-        if !again.takes(uses) || expires != 0 && expires <= rules.clock.unix_ms() {
+        let has_expired = || expires != 0 && expires <= rules.clock.unix_ms();
+        if !again.takes(uses) || has_expired() || self.is_dead(item) {
             return false;
         }
         let (mut key, mut scratch) = (Vec::new(), Scratch::new());
@@ -179,11 +178,15 @@ impl Partition {
         true
     }
 
-    /// Counts a live entry that is about to go, under its cause.
+    /// Counts a live entry that is about to go, under its cause; of a dead one nobody asks for the
+    /// cause.
     fn count_evicted<P>(&self, item: &Item<'_>, cause: &Tally, rules: &Rules<'_, P>) {
         let counts = &self.counts;
-        counts.entries.sub(1);
+        self.count_gone(item);
         counts.live_words.sub(item.header.words() as u64);
+        if self.is_dead(item) {
+            return;
+        }
         let expires = item.expires_unix_ms();
         let has_expired = expires != 0 && expires <= rules.clock.unix_ms();
         (if has_expired { &counts.expired } else { cause }).add(1);
@@ -216,8 +219,8 @@ impl Partition {
         let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
         if let Some(found) = found {
             found.slot.store(0, Relaxed);
+            self.count_gone(&found.item);
             self.counts.live_words.sub(self.log().kill(found.offset) as u64);
-            self.counts.entries.sub(1);
         }
     }
 

@@ -16,6 +16,15 @@ const PASS_MS_MIN: u64 = 1000;
 /// A cache, which has no need of the room, also waits so many times as long as the pass took.
 const PASSES_BETWEEN: u64 = 9;
 
+/// What becomes of an entry that is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Stays,
+    Expired,
+    /// Its database was cleared.
+    Cleared,
+}
+
 /// When and where a partition's next pass goes on.
 pub(crate) struct Expiry {
     /// No entry that a pass has not yet met expires before; `u64::MAX` where none expires.
@@ -81,8 +90,28 @@ impl Partition {
         }
     }
 
-    /// Removes what has expired of a chain.
+    /// Removes what has expired of a chain, and what belongs to databases that were cleared.
     fn reclaim_chain(&self, main: usize, now_ms: u64) {
+        self.sift_chain(main, |item| match (has_expired(item, now_ms), self.is_dead(item)) {
+            (_, true) => Fate::Cleared,
+            (true, _) => Fate::Expired,
+            _ => Fate::Stays,
+        });
+    }
+
+    /// Removes the entries for which `fate` says so; visits all.
+    pub(crate) fn sift(&self, fate: impl Fn(&Item<'_>) -> Fate) {
+        for main in 0..self.index().main() {
+            self.index().prefetch((main + 8).min(self.index().main() - 1));
+            self.sift_chain(main, &fate);
+        }
+        if self.is_store() {
+            self.drop_spares();
+        }
+    }
+
+    /// Removes the entries of a chain for which `fate` says so.
+    fn sift_chain(&self, main: usize, fate: impl Fn(&Item<'_>) -> Fate) {
         let first = &self.index().bucket(main)[0];
         let (mut began, mut removed) = (false, false);
         for slot in self.index().slots(main).filter(|slot| slot.load(Relaxed) != 0) {
@@ -91,7 +120,8 @@ impl Partition {
                 continue;
             }
             let item = self.log().item(offset).expect("the slot does not dangle");
-            if !has_expired(&item, now_ms) {
+            let fate = fate(&item);
+            if fate == Fate::Stays {
                 self.expiry().note(item.expires_unix_ms());
                 continue;
             }
@@ -100,8 +130,8 @@ impl Partition {
                 removed = true;
             }
             slot.store(0, Relaxed);
-            self.counts.entries.sub(1);
-            self.counts.expired.add(1);
+            self.count_gone(&item);
+            self.counts.expired.add(u64::from(fate == Fate::Expired));
             if self.is_store() {
                 self.give_back(offset as usize);
             } else {

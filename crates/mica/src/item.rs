@@ -298,6 +298,12 @@ impl<'l> Item<'l> {
         if self.header.0 & EXPIRES != 0 { self.meta[0].load(Relaxed) } else { 0 }
     }
 
+    /// The first eight bytes of the key, filled up with zeroes.
+    #[inline]
+    pub(crate) fn first_key_word(&self) -> u64 {
+        self.key.first().map_or(0, |word| word.load(Relaxed))
+    }
+
     /// Appends the key's bytes.
     pub(crate) fn push_key(&self, out: &mut Vec<u8>) {
         let start = out.len();

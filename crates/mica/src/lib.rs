@@ -17,7 +17,9 @@ mod admin;
 mod again;
 mod atomic;
 mod cache;
+mod databases;
 mod expiry;
+mod family;
 mod fits;
 mod image;
 mod index;
@@ -34,16 +36,19 @@ mod protocol;
 mod read;
 mod scan;
 mod shard;
+mod spaces;
 mod spec;
 mod store;
 mod sync;
 mod undo;
+mod view;
 mod words;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use databases::{DATABASES_MAX, MicaDatabases};
 pub use mica::{KEY_BYTES_MAX, Mica, VALUE_BYTES_MAX};
 pub use options::OPTIONS;
 pub use spec::{ENGINE, METRICS};

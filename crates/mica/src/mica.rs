@@ -1,5 +1,6 @@
 //! The engine: partitions, and who may write them.
 
+use crate::family::Family;
 use crate::image::{self, Home};
 use crate::index::OFFSET_BITS;
 use crate::item::Copied;
@@ -53,12 +54,14 @@ pub struct Mica {
     pub(crate) offset_bits: u32,
     /// Where an image is left at a clean stop.
     pub(crate) home: Option<Arc<dyn Home>>,
+    /// Which entries belong to which database, if there may be several.
+    pub(crate) family: Option<Arc<Family>>,
 }
 
 impl Mica {
     /// An empty cache, or store.
     pub fn open(options: &OptionValues, environment: &Environment) -> Result<Self> {
-        Self::open_with(options, environment, OFFSET_BITS)
+        Self::open_with(options, environment, OFFSET_BITS, None)
     }
 
     /// An engine on a device. With the option `warm_restart` it takes back what [`Admin::close`]
@@ -73,7 +76,7 @@ impl Mica {
         options: &OptionValues,
         environment: &Environment,
     ) -> Result<Self> {
-        Self::open_on_with(device, options, environment, OFFSET_BITS)
+        Self::open_on_with(device, options, environment, OFFSET_BITS, None)
     }
 
     pub(crate) fn open_on_with<D: Device>(
@@ -81,8 +84,9 @@ impl Mica {
         options: &OptionValues,
         environment: &Environment,
         offset_bits: u32,
+        family: Option<Arc<Family>>,
     ) -> Result<Self> {
-        let mut mica = Self::open_with(options, environment, offset_bits)?;
+        let mut mica = Self::open_with(options, environment, offset_bits, family)?;
         let is_warm = options.value(OPTIONS, "warm_restart") != 0;
         image::take(&device, &mut mica, is_warm)?;
         mica.descriptor.capabilities.kept_at_close = is_warm;
@@ -90,11 +94,13 @@ impl Mica {
         Ok(mica)
     }
 
-    /// An engine with offsets that begin anew earlier.
+    /// An engine with offsets that begin anew earlier, and with several databases if `family` says
+    /// which entries are whose.
     pub(crate) fn open_with(
         options: &OptionValues,
         environment: &Environment,
         offset_bits: u32,
+        family: Option<Arc<Family>>,
     ) -> Result<Self> {
         let layout = Layout::new(options)?;
         let value = |name| options.value(OPTIONS, name);
@@ -104,7 +110,7 @@ impl Mica {
         Ok(Mica {
             is_store: layout.is_store,
             descriptor: descriptor(&layout),
-            partitions: new_partitions(&layout, offset_bits, frames),
+            partitions: new_partitions(&layout, offset_bits, frames, family.as_ref()),
             partition_bits: layout.partitions.ilog2(),
             frames,
             seed: environment.seed,
@@ -115,6 +121,7 @@ impl Mica {
             layout,
             offset_bits,
             home: None,
+            family,
         })
     }
 
@@ -123,7 +130,10 @@ impl Mica {
         self.seed = seed;
         // First, so that the new ones may have their pages.
         self.partitions = Arc::new([]);
-        self.partitions = new_partitions(&self.layout, self.offset_bits, self.frames);
+        let family = self.family.as_ref().map(|_| Arc::new(Family::default()));
+        let family = family.as_ref();
+        self.partitions = new_partitions(&self.layout, self.offset_bits, self.frames, family);
+        self.family = family.cloned();
     }
 
     /// Another handle to the same cache.
@@ -142,6 +152,7 @@ impl Mica {
             layout: self.layout,
             offset_bits: self.offset_bits,
             home: self.home.clone(),
+            family: self.family.clone(),
         }
     }
 
@@ -271,8 +282,14 @@ impl Mica {
     }
 }
 
-fn new_partitions(layout: &Layout, offset_bits: u32, frames: Frames) -> Arc<[Partition]> {
-    (0..layout.partitions).map(|_| Partition::new(layout, offset_bits, frames)).collect()
+fn new_partitions(
+    layout: &Layout,
+    offset_bits: u32,
+    frames: Frames,
+    family: Option<&Arc<Family>>,
+) -> Arc<[Partition]> {
+    let new = |_| Partition::new(layout, offset_bits, frames, family);
+    (0..layout.partitions).map(new).collect()
 }
 
 fn descriptor(layout: &Layout) -> Descriptor {

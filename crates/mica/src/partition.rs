@@ -1,6 +1,7 @@
 //! A partition: one index, one log, one writer at a time.
 
 use crate::expiry::Expiry;
+use crate::family::{Family, SPACES_MAX, Spaces};
 use crate::index::{BUCKET_WORDS, Bucket, Index, first_of, offset_of, tag_of};
 use crate::item::{self, Copied, Item, Scratch};
 use crate::layout::Layout;
@@ -12,6 +13,7 @@ use crate::words::{Frames, Words};
 use silica_base::{Clock, Error, HashSeed, Result, prefetch_burst};
 use silica_device::numa::{Nodes, bring};
 use silica_engine::EntryRef;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -140,6 +142,8 @@ pub(crate) struct Partition {
     /// Upper bits of a hash that say which partition this is.
     skipped_bits: u32,
     expiry: Expiry,
+    /// How the entries divide among databases, if there may be several.
+    spaces: Option<Box<Spaces>>,
     /// The node of the machine to which the memory was brought last.
     node: AtomicU64,
     pub(crate) counts: Counts,
@@ -158,7 +162,12 @@ impl Drop for Guard<'_> {
 }
 
 impl Partition {
-    pub(crate) fn new(layout: &Layout, offset_bits: u32, frames: Frames) -> Self {
+    pub(crate) fn new(
+        layout: &Layout,
+        offset_bits: u32,
+        frames: Frames,
+        family: Option<&Arc<Family>>,
+    ) -> Self {
         let words = layout.log_words;
         let (index, log) = if layout.is_store {
             // Together, because spare buckets come out of the space.
@@ -181,6 +190,7 @@ impl Partition {
             store,
             skipped_bits: layout.partitions.ilog2(),
             expiry: Expiry::default(),
+            spaces: family.map(|family| Box::new(Spaces::of(family))),
             node: AtomicU64::new(u64::MAX),
             counts: Counts::default(),
         }
@@ -221,6 +231,12 @@ impl Partition {
 
     pub(crate) fn expiry(&self) -> &Expiry {
         &self.expiry
+    }
+
+    /// How the entries divide among databases, if there may be several.
+    #[inline]
+    pub(crate) fn spaces(&self) -> Option<&Spaces> {
+        self.spaces.as_deref()
     }
 
     pub(crate) fn is_store(&self) -> bool {
@@ -308,8 +324,7 @@ impl Partition {
         log::error!("a write panicked: its partition of the cache is emptied");
         self.index.clear();
         self.log.clear();
-        self.counts.entries.set(0);
-        self.counts.live_words.set(0);
+        self.count_empty();
     }
 
     /// Only for the holder of the lock, as are all methods below that say nothing else.
@@ -583,8 +598,7 @@ impl Partition {
                 self.give_back_pages(usize::MAX);
             }
         }
-        self.counts.entries.set(0);
-        self.counts.live_words.set(0);
+        self.count_empty();
     }
 
     /// Visits every place, from the oldest on; the error says what is wrong where.
@@ -614,11 +628,14 @@ impl Partition {
         let what = format!("partition {number}");
         let wrong = |at, detail: &str| Err(Error::corruption(&what, at, detail));
         let (mut live, mut live_words, mut misplaced) = (0, 0, None);
-        let mut key = Vec::new();
+        let (mut key, mut in_spaces) = (Vec::new(), [0; SPACES_MAX]);
         let visit = |offset, item: Item<'_>| {
             if item.header.is_live() {
                 live += 1;
                 live_words += item.header.words() as u64;
+                if let Some(place) = self.spaces().and_then(|spaces| spaces.place(item.home())) {
+                    in_spaces[place] += 1;
+                }
                 key.clear();
                 item.push_key(&mut key);
                 let Probe { bucket, tag, .. } = probe(&key);
@@ -643,6 +660,11 @@ impl Partition {
         let counts = [self.counts.entries.get(), self.counts.live_words.get(), slots];
         if counts != [live, live_words, live] {
             let detail = format!("{live} entries of {live_words} words, counted {counts:?}");
+            return wrong(0, &detail);
+        }
+        let counted = self.spaces().map_or([0; SPACES_MAX], Spaces::get);
+        if counted != in_spaces {
+            let detail = format!("entries of databases: {in_spaces:?}, counted {counted:?}");
             return wrong(0, &detail);
         }
         self.index.verify_spares().or_else(|detail| wrong(0, &detail))

@@ -137,7 +137,7 @@ impl Partition {
             let at = self.take(needed, undo).ok_or(Shortage::Words(needed))?;
             self.fill(at, key, entry);
             undo.set_slot(self, free, slot(probe.tag, at as u64));
-            self.counts.entries.add(1);
+            self.count_new(key);
             return Ok(());
         };
         let (old, room) = (found.offset as usize, found.item.header.words());
@@ -165,7 +165,7 @@ impl Partition {
         let found = self.index().find(self.log(), probe.bucket as usize, probe.tag, key);
         if let Some(found) = found {
             undo.set_slot(self, found.slot, 0);
-            self.counts.entries.sub(1);
+            self.count_gone(&found.item);
             self.release(found.offset as usize, undo);
         }
     }

@@ -16,7 +16,7 @@ fn open(pairs: &[(&str, &str)], offset_bits: u32) -> (Mica, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let environment = Environment { clock: clock.clone(), seed: HashSeed([3; 16]) };
     let options = OptionValues::parse(OPTIONS, pairs.iter().copied()).expect("options");
-    (Mica::open_with(&options, &environment, offset_bits).expect("a cache"), clock)
+    (Mica::open_with(&options, &environment, offset_bits, None).expect("a cache"), clock)
 }
 
 fn metrics(mica: &Mica) -> MetricsMap {

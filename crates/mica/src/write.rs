@@ -4,6 +4,7 @@
 //! readers in again: nobody sees a part of what a batch does to a key, and writers see all of a
 //! batch or nothing. In store mode a batch that does not fit is taken back before anybody sees it.
 
+use crate::family::SPACES_MAX;
 use crate::fits::BLOCK_WORDS_MIN;
 use crate::item::words_needed;
 use crate::mica::{Mica, at_most, bits};
@@ -210,6 +211,7 @@ impl Mica {
         let words = words.sum();
         let has_room = bits(mask).all(|n| self.partitions[n].has_room(ops.len(), words));
         let mut undo = Undo::new(!has_room);
+        let before = if has_room { Vec::new() } else { self.spaces_of(mask) };
         let result = self.in_windows(ops, probes, |partition, op, probe| match &op.kind {
             OpKind::Put(entry) => partition.put_stored(probe, op.key, entry, &mut undo),
             OpKind::Delete => {
@@ -221,8 +223,17 @@ impl Mica {
         if result.is_err() {
             debug_assert!(!has_room, "what has room fits");
             undo.take_back();
+            for (number, before) in &before {
+                self.partitions[*number].spaces().into_iter().for_each(|spaces| spaces.set(before));
+            }
         }
         result
+    }
+
+    /// How many entries each database has in the partitions in `mask`, if there are several.
+    fn spaces_of(&self, mask: u64) -> Vec<(usize, [u64; SPACES_MAX])> {
+        let entries = |number: usize| Some((number, self.partitions[number].spaces()?.get()));
+        bits(mask).filter_map(entries).collect()
     }
 
     #[cold]

@@ -10,6 +10,7 @@ use silica_engine::{
 };
 use silica_tune::Workload;
 use silica_tune::sketch::Totals;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +38,8 @@ pub(crate) struct Opened {
 #[repr(align(128))]
 struct Inner {
     opened: Opened,
+    /// Its name, which a swap changes.
+    name: Mutex<&'static str>,
     /// The opened engine, as everybody knows it.
     engine: Arc<dyn Engine>,
     /// Directory, and whether it has memory of its own: a migration changes them.
@@ -44,6 +47,18 @@ struct Inner {
     closed: AtomicBool,
     /// What its sketch had seen when it was opened.
     seen_before: Totals,
+}
+
+/// `name` for as long as the process lives: there are as many as keyspaces ever had here.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    names.insert(name);
+    name
 }
 
 /// A named set of keys in a store. Cheap to clone; all clones are the same keyspace.
@@ -58,7 +73,8 @@ impl Keyspace {
         let place = Mutex::new((opened.directory.clone(), opened.own_memory));
         let closed = AtomicBool::new(false);
         let seen_before = opened.switch.live().totals();
-        Keyspace { inner: Arc::new(Inner { opened, engine, place, closed, seen_before }) }
+        let name = Mutex::new(interned(&opened.name));
+        Keyspace { inner: Arc::new(Inner { opened, name, engine, place, closed, seen_before }) }
     }
 
     /// True if `other` is the same keyspace of the same store.
@@ -177,7 +193,12 @@ impl Keyspace {
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.inner.opened.name
+        *self.inner.name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives it another name.
+    pub(crate) fn rename(&self, name: &str) {
+        *self.inner.name.lock().unwrap_or_else(PoisonError::into_inner) = interned(name);
     }
 
     /// The engine itself, for bursts with borrowed values and for capability views.

@@ -1,5 +1,6 @@
 //! How to open a store.
 
+use crate::cache_databases::CacheDatabases;
 use crate::kept::Kept;
 use crate::{Registry, Silica};
 use silica_base::HashSeed;
@@ -410,6 +411,33 @@ impl OpenOptions {
     /// and `Full` where it does not fit a store. An image that is damaged is no error: the cache is
     /// empty, and the log says why.
     pub fn open_cache(self) -> Result<Arc<dyn Engine>> {
+        let (values, environment) = self.of_cache()?;
+        let mica = match self.image_device()? {
+            Some(device) => silica_mica::Mica::open_on(device, &values, &environment)?,
+            None => silica_mica::Mica::open(&values, &environment)?,
+        };
+        Ok(match self.background_threads {
+            0 => Arc::new(mica),
+            _ => Arc::new(Kept::new(mica, self.background_bytes_per_second)),
+        })
+    }
+
+    /// Opens a cache as [`OpenOptions::open_cache`] does, whose memory several numbered databases
+    /// share. Database 0 takes back the image of a cache with one.
+    ///
+    /// # Errors
+    /// Those of [`OpenOptions::open_cache`].
+    pub fn open_cache_databases(self) -> Result<CacheDatabases> {
+        let (values, environment) = self.of_cache()?;
+        let all = match self.image_device()? {
+            Some(device) => silica_mica::MicaDatabases::open_on(device, &values, &environment)?,
+            None => silica_mica::MicaDatabases::open(&values, &environment)?,
+        };
+        Ok(CacheDatabases::new(all, self.background_threads, self.background_bytes_per_second))
+    }
+
+    /// The options of a cache's engine, and what it works with.
+    fn of_cache(&self) -> Result<(OptionValues, Environment)> {
         check_memory_bytes("memory", self.memory_bytes)?;
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut values = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
@@ -417,20 +445,17 @@ impl OpenOptions {
             values.set_memory_bytes(self.memory_bytes);
         }
         check_fits(CACHE_ENGINE, &values)?;
-        let environment = Environment::new(HashSeed(self.new_seed()?));
-        let mica = match &self.image {
-            Some(directory) => {
-                crate::refuse_within_store(directory, "the memory image")?;
-                values.set("warm_restart", 1);
-                let device = FileDevice::open(directory, self.device)?;
-                silica_mica::Mica::open_on(device, &values, &environment)?
-            }
-            None => silica_mica::Mica::open(&values, &environment)?,
-        };
-        Ok(match self.background_threads {
-            0 => Arc::new(mica),
-            _ => Arc::new(Kept::new(mica, self.background_bytes_per_second)),
-        })
+        if self.image.is_some() {
+            values.set("warm_restart", 1);
+        }
+        Ok((values, Environment::new(HashSeed(self.new_seed()?))))
+    }
+
+    /// Where a cache's image is left, if it is to be.
+    fn image_device(&self) -> Result<Option<FileDevice>> {
+        let Some(directory) = &self.image else { return Ok(None) };
+        crate::refuse_within_store(directory, "the memory image")?;
+        FileDevice::open(directory, self.device).map(Some)
     }
 
     /// Opens the store in the directory `path`.

@@ -7,6 +7,8 @@
 //!    store is closed.
 //! 3. After `close` (or drop) no thread of the store runs, and what was written is synced.
 
+mod swap;
+
 use crate::auto::{self, AUTO, Asked, Noted};
 use crate::catalog::{self, Catalog, Record};
 use crate::directories::{finish_drops, refuse_missing, remove_rubbish};

@@ -2,7 +2,7 @@
 
 use super::staged::Staged;
 use super::timer::BurstTimer;
-use super::{Executor, Slot, Uncommitted, Wave, commit, next_db, out_bytes};
+use super::{Executor, Slot, Uncommitted, Wave, WaveKind, commit, next_part, out_bytes};
 use crate::burst::Burst;
 use std::sync::Arc;
 
@@ -22,11 +22,13 @@ impl Executor {
         let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         let done_before: usize = outputs.iter().map(|output| output.next).sum();
         let mut done = done_before;
-        while let Some(db) = next_db(inputs, outputs)
+        let turn = self.turn();
+        let entered = service.databases.enter(&turn);
+        while let Some((_, db)) = next_part(inputs, outputs)
             && let Some(engine) = service.databases.opened(db)
             && out_bytes(outputs) < self.out_bytes_max()
         {
-            let mut wave = Wave { db, is_transaction: false, engine, inputs, outputs };
+            let mut wave = Wave { db, kind: WaveKind::Burst, engine, inputs, outputs };
             self.reads(&mut wave);
             let now = outputs.iter().map(|output| output.next).sum();
             // What comes next is not at hand, or is no read.
@@ -36,6 +38,7 @@ impl Executor {
             }
             done = now;
         }
+        drop(entered);
         self.is_at_hand = false;
         self.left.clear();
         self.forget(outputs);

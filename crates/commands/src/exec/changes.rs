@@ -1,6 +1,6 @@
 //! Bursts of updates: read-modify-writes of many keys, as far as their answers have room.
 
-use super::Wave;
+use super::{Wave, WaveKind};
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::effect::Effect;
@@ -93,14 +93,14 @@ pub(super) fn change(
 /// is no owner.
 pub(super) fn change_by_owners(
     owners: &dyn Owners,
-    wave: &Wave<'_, '_>,
+    (place, wave): (usize, &Wave<'_, '_>),
     changes: &[Change<'_>],
     burst_limits: &BurstLimits,
 ) -> Option<Answers> {
     // Of several keys whose values are answered, nobody but the engine knows how many bytes
     // they are together.
     let adds_up = |change: &Change<'_>| change.nth > 0 && change.args.memcached().is_some();
-    if wave.is_transaction || changes.iter().any(adds_up) {
+    if wave.kind != WaveKind::Burst || changes.iter().any(adds_up) {
         return None;
     }
     let sharded = wave.engine.as_sharded()?;
@@ -108,7 +108,7 @@ pub(super) fn change_by_owners(
     let (mut held_bytes, mut many) = (0, UPDATES_FIRST);
     while has_room(changes, answers.list.len(), held_bytes, burst_limits) {
         let rest = &changes[answers.list.len()..];
-        let some = owners.update(wave.db, sharded, &rest[..many.min(rest.len())], burst_limits)?;
+        let some = owners.update(place, sharded, &rest[..many.min(rest.len())], burst_limits)?;
         let (some, effects): (Vec<Answer>, Vec<Effect>) = some.into_iter().unzip();
         let bytes = held_bytes_of(&some);
         many = if bytes < UPDATES_BYTES { 2 * many } else { UPDATES_FIRST };

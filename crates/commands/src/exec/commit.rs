@@ -18,7 +18,7 @@ pub struct Uncommitted {
     pub(super) staged: Staged,
     /// Requests that have run.
     pub(super) requests: usize,
-    /// Databases that must be synced before its replies leave, a bit each.
+    /// Places of databases that must be synced before its replies leave, a bit each.
     pub(super) dirty: u32,
 }
 
@@ -28,9 +28,9 @@ impl Uncommitted {
         self.dirty != 0
     }
 
-    /// Ends the burst; `failed` says of each database whose sync failed why.
+    /// Ends the burst; `failed` says of each place whose sync failed why.
     fn end(self, service: &Service, burst: &mut Burst, failed: &[(usize, String)]) {
-        let of_this = failed.iter().find(|(db, _)| self.dirty >> db & 1 == 1);
+        let of_this = failed.iter().find(|(place, _)| self.dirty >> place & 1 == 1);
         for (input, output) in burst.inputs.iter().zip(&mut burst.outputs) {
             if let Some((_, text)) = of_this {
                 output.withdraw(input, text);
@@ -57,14 +57,14 @@ pub fn commit<'b>(
     }
 }
 
-/// Syncs the databases in `dirty`; those where that failed, with the reason.
+/// Syncs the databases in the places of `dirty`; the places where that failed, with the reason.
 fn sync(service: &Service, dirty: u32) -> Vec<(usize, String)> {
     let mut failed = Vec::new();
-    for db in (0..service.databases.count()).filter(|db| dirty >> db & 1 == 1) {
-        let engine = service.databases.engine(db);
-        if let Err(error) = engine.and_then(|engine| engine.sync()) {
-            log::error!("sync of database {db}: {error}");
-            failed.push((db, error_text(&error)));
+    for place in (0..u32::BITS as usize).filter(|place| dirty >> place & 1 == 1) {
+        let synced = service.databases.at_place(place).map_or(Ok(()), |engine| engine.sync());
+        if let Err(error) = synced {
+            log::error!("sync of the database in place {place}: {error}");
+            failed.push((place, error_text(&error)));
         }
     }
     failed

@@ -25,6 +25,13 @@ impl Journal {
         self.is_everything = true;
     }
 
+    /// Goes on with what another one has noted.
+    pub(crate) fn absorb(&mut self, other: Journal) {
+        self.changed.extend(other.changed);
+        self.is_everything |= other.is_everything;
+        self.events.extend(other.events);
+    }
+
     /// Tells who wants to know what has happened, of which the last was at `now_ms`, and forgets
     /// it. What is told must be visible by now.
     pub(crate) fn tell(&mut self, service: &Service, now_ms: u64) {

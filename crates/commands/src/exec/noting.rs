@@ -196,7 +196,16 @@ impl Executor {
             }
             _ if removes_everything(input, request) => {
                 journal.change_everything();
-                self.service.events.forget_database(notes.db);
+                // Those that are not about one database are about several.
+                let only = matches!(request.run, Run::Whole(_)).then_some(notes.db);
+                self.service.events.forget_databases(only);
+            }
+            Run::Across(_) => {
+                let written = find(args.get(0)).map(|command| command.written_keys(args));
+                written.into_iter().flatten().for_each(change);
+                if notes.has_events() {
+                    events::of_across(notes.db, args, reply, &mut journal.events);
+                }
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Requests that run alone, one by one: updates of several keys, transactions, scripts, and what is
 //! asked of the store as a whole.
 
-use super::{Executor, Wave, out_bytes};
+use super::{Executor, Wave, WaveKind, out_bytes};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::error_text;
 use crate::resp::Keyspace;
@@ -26,11 +26,14 @@ impl Executor {
             claim: &self.claim,
             engine,
             db,
-            whole: if wave.is_transaction { None } else { self.service.databases.whole(db) },
+            whole: match wave.kind {
+                WaveKind::Burst => self.service.databases.whole(db),
+                WaveKind::Transaction | WaveKind::Across => None,
+            },
             reader: None,
         };
         let mut wrote = false;
-        let is_transaction = wave.is_transaction;
+        let is_transaction = wave.kind == WaveKind::Transaction;
         let mut out_bytes = out_bytes(wave.outputs);
         let out_bytes_max = self.out_bytes_max();
         for (input, output) in inputs.iter().zip(wave.outputs.iter_mut()) {
@@ -41,7 +44,11 @@ impl Executor {
                     output.copy_ready(input, request);
                     continue;
                 }
-                if usize::from(request.db) != db || !is_alone(request) {
+                let is_elsewhere = match wave.kind {
+                    WaveKind::Across => matches!(request.run, Run::Whole(_)),
+                    WaveKind::Burst | WaveKind::Transaction => false,
+                };
+                if usize::from(request.db) != db || !is_alone(request) || is_elsewhere {
                     break;
                 }
                 let (number, start) = (output.next, output.out.len());
@@ -116,7 +123,8 @@ impl Executor {
         let replies = Output::of_all(input, &self.claim, |output| {
             let claimed = executor.claim.bytes();
             let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
-            let mut wave = Wave { db, is_transaction: true, engine, inputs, outputs };
+            let kind = WaveKind::Transaction;
+            let mut wave = Wave { db, kind, engine, inputs, outputs };
             if !executor.wave(&mut wave) {
                 // What was read is in the replies; what was written stays.
                 executor.claim.set(claimed);
@@ -146,7 +154,7 @@ impl Executor {
         }
         Some(ran.map(|replies| {
             let replies = replies?;
-            transaction.publish(&self.service);
+            transaction.finish(&self.service);
             transaction.set_events(events);
             Some((transaction.count, replies))
         }))
@@ -192,6 +200,8 @@ fn is_alone(request: &Request) -> bool {
             | Run::Write(_)
             | Run::Update(_)
             | Run::Choose(_)
+            | Run::Across(_)
+            | Run::AcrossTransaction(_)
     )
 }
 

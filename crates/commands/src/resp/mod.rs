@@ -1,6 +1,7 @@
 //! What the commands do. The table says which function runs for which command and where.
 
 pub(crate) mod acl;
+pub(crate) mod across;
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;

@@ -1,7 +1,8 @@
 //! Commands that move or copy a whole entry, expiry included.
 
-use super::{Keyspace, NOT_INTEGER, SYNTAX, atomic};
+use super::{Keyspace, NOT_INTEGER, SYNTAX, across, atomic};
 use crate::burst::Args;
+use crate::table::Run;
 use silica::engine::{Durability, EntryRef, Result, Update};
 use silica_proto::{Reply, parse_i64};
 
@@ -32,34 +33,70 @@ pub(crate) fn rename(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// Whether a COPY replaces what is there, or what is wrong with its options.
-fn copy_options(keys: &Keyspace<'_>, args: Args<'_>) -> std::result::Result<bool, &'static str> {
-    let (mut replace, mut db) = (false, keys.db);
+/// What a COPY is asked for besides its keys.
+struct CopyOptions {
+    /// It replaces what is there.
+    replaces: bool,
+    /// The database of the copy.
+    db: usize,
+}
+
+/// The options of a COPY, or what is wrong with them.
+fn copy_options(
+    keys: &Keyspace<'_>,
+    args: Args<'_>,
+) -> std::result::Result<CopyOptions, &'static str> {
+    let mut options = CopyOptions { replaces: false, db: keys.db };
     let mut index = 3;
     while index < args.len() {
         if args.is(index, "replace") {
-            replace = true;
+            options.replaces = true;
         } else if args.is(index, "db") && index + 1 < args.len() {
             index += 1;
             let number = parse_i64(args.get(index)).ok_or(NOT_INTEGER)?;
             let known =
                 usize::try_from(number).ok().filter(|n| *n < keys.service.databases.count());
-            db = known.ok_or("ERR DB index is out of range")?;
+            options.db = known.ok_or("ERR DB index is out of range")?;
         } else {
             return Err(SYNTAX);
         }
         index += 1;
     }
-    match db == keys.db {
-        true => Ok(replace),
-        false => Err("ERR COPY works within one database only; leave DB out"),
+    Ok(options)
+}
+
+/// A COPY that names a database runs while nobody else does.
+pub(crate) fn choose_copy(args: Args<'_>) -> Run {
+    match (3..args.len()).any(|index| args.is(index, "db")) {
+        true => Run::Across(copy_to),
+        false => Run::UpdateAll(copy),
     }
+}
+
+/// COPY with the option DB.
+fn copy_to(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let options = match copy_options(keys, args) {
+        Ok(options) if options.db == keys.db => return copy(keys, args, reply),
+        Ok(options) => options,
+        Err(text) => {
+            reply.error(text);
+            return Ok(());
+        }
+    };
+    let target = keys.service.databases.engine(options.db)?;
+    let Some(entry) = across::entry_of(keys, args.get(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let stored = across::store(target, args.get(2), &entry, options.replaces)?;
+    reply.integer(i64::from(stored));
+    Ok(())
 }
 
 /// COPY within one database.
 pub(crate) fn copy(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let replace = match copy_options(keys, args) {
-        Ok(replace) => replace,
+        Ok(options) => options.replaces,
         Err(text) => {
             reply.error(text);
             return Ok(());

@@ -4,6 +4,7 @@ use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
 use crate::acl::{DEFAULT, Refusal, User};
 use crate::burst::Args;
 use crate::resp::client::set_name;
+use crate::service::Service;
 use crate::session::Session;
 use silica_proto::{Version, append_u64, parse_i64};
 use std::sync::atomic::Ordering;
@@ -79,14 +80,20 @@ pub(crate) fn datagrams(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
-    match parse_i64(args.get(1)) {
-        None => cx.reply.error(NOT_INTEGER),
-        Some(n) if (0..cx.service.databases.count() as i64).contains(&n) => {
-            cx.session.db = n as u8;
+    match selected(cx.service, args) {
+        Ok(db) => {
+            cx.session.db = db;
             cx.reply.ok();
         }
-        Some(_) => cx.reply.error("ERR DB index is out of range"),
+        Err(text) => cx.reply.error(text),
     }
+}
+
+/// The database that a SELECT chooses, or why it chooses none.
+pub(crate) fn selected(service: &Service, args: Args<'_>) -> Result<u8, &'static str> {
+    let number = parse_i64(args.get(1)).ok_or(NOT_INTEGER)?;
+    let is_there = (0..service.databases.count() as i64).contains(&number);
+    is_there.then_some(number as u8).ok_or("ERR DB index is out of range")
 }
 
 pub(crate) fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) {

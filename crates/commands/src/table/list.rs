@@ -9,9 +9,9 @@ use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
 use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{
-    acl, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs, memory,
-    moving, object, read, record, roles, script, session, slowlog, sort, topics, transaction,
-    update, whole,
+    acl, across, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs,
+    memory, moving, object, read, record, roles, script, session, slowlog, sort, topics,
+    transaction, update, whole,
 };
 
 /// Every command, sorted by name.
@@ -43,11 +43,11 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Describes all commands.", COMMAND;
     "config" -2 "" NO "server" "2.0.0" Session(config::help),
         "Commands about settings.", CONFIG;
-    "copy" -3 "write denyoom / into-second" TWO "generic" "6.2.0" UpdateAll(moving::copy),
-        "Copies a key's value and expiry to another key.";
+    "copy" -3 "write denyoom / into-second" TWO "generic" "6.2.0" Choose(moving::choose_copy),
+        "Copies a key's value and expiry to another key, of another database if it is asked for.";
     "datagrams" 1 "admin" NO "connection" "7.2.0" Session(session::datagrams),
         "Returns the first port for datagrams and a pass for it.";
-    "dbsize" 1 "readonly fast / keyspace" NO "server" "1.0.0" Whole(whole::dbsize),
+    "dbsize" 1 "readonly fast / keyspace queued" NO "server" "1.0.0" Whole(whole::dbsize),
         "Tells how many keys the database has; a large store estimates that.";
     "debug" -2 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_help),
         "Commands for tests of clients.", DEBUG;
@@ -86,10 +86,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Run::Script(ScriptKind::Function, 0), "Runs a function of a library as one step.";
     "fcall_ro" -3 "noscript readonly stale / counted-keys" NO "scripting" "7.0.0"
         Run::Script(ScriptKind::Function, 0), "Runs a function that writes nothing.";
-    "flushall" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0"
-        Whole(whole::flushall), "Removes every key of every database.";
-    "flushdb" -1 "write / long keyspace dangerous clears" NO "server" "1.0.0" Whole(whole::flushdb),
-        "Removes every key of the database.";
+    "flushall" -1 "write / long keyspace dangerous clears queued" NO "server" "1.0.0"
+        Run::Across(whole::flushall), "Removes every key of every database.";
+    "flushdb" -1 "write / long keyspace dangerous clears queued" NO "server" "1.0.0"
+        Whole(whole::flushdb), "Removes every key of the database.";
     "function" -2 "" NO "scripting" "7.0.0" Session(function::help),
         "Commands about libraries of functions.", FUNCTION;
     "get" 2 "readonly fast" ONE "string" "1.0.0" Run::Read(&read::GET),
@@ -114,7 +114,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Adds a floating-point number to the number at a key.";
     "info" -1 "loading stale / dangerous" NO "server" "1.0.0" Whole(whole::info),
         "Tells about the server, its clients and its engines.";
-    "keys" 2 "readonly / long dangerous names" NO "generic" "1.0.0" Whole(whole::keys),
+    "keys" 2 "readonly / long dangerous names queued" NO "generic" "1.0.0" Whole(whole::keys),
         "Returns all keys that match a pattern.";
     "lastsave" 1 "admin loading stale fast" NO "server" "1.0.0" Whole(jobs::lastsave),
         "Returns the Unix time of the last save.";
@@ -130,6 +130,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Commands about modules, of which there are none.", MODULE;
     "monitor" 1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::monitor),
         "Shows the requests of all clients.";
+    "move" 3 "write fast / long" ONE "generic" "1.0.0" Run::Across(across::move_key),
+        "Moves a key to another database, if it is not there yet.";
     "mset" -3 "write denyoom / blind" PAIRS "string" "1.0.1" Run::Write(&update::MSET),
         "Stores several keys in one step.";
     "msetnx" -3 "write denyoom / blind" PAIRS "string" "1.0.1" UpdateAll(update::msetnx),
@@ -162,7 +164,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(topics::punsubscribe), "Listens no more to the channels that match patterns.";
     "quit" -1 "noscript loading stale fast no_auth / own unqueued listening" NO "connection" "1.0.0"
         Session(session::quit), "Ends the connection.";
-    "randomkey" 1 "readonly / names" NO "generic" "1.0.0" Whole(whole::randomkey),
+    "randomkey" 1 "readonly / names queued" NO "generic" "1.0.0" Whole(whole::randomkey),
         "Returns a key from somewhere in the database.";
     "rename" 3 "write / moves" TWO "generic" "1.0.0" UpdateAll(moving::rename),
         "Gives a key another name; what had that name is gone.";
@@ -176,7 +178,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Tells that the server is a primary without replicas.";
     "save" 1 "admin noscript / long" NO "server" "1.0.0" Whole(jobs::save),
         "Makes what is served survive the process, and waits for it.";
-    "scan" -2 "readonly / names" NO "generic" "2.8.0" Whole(whole::scan),
+    "scan" -2 "readonly / names queued" NO "generic" "2.8.0" Whole(whole::scan),
         "Returns some keys and a cursor to go on with.";
     "script" -2 "" NO "scripting" "2.6.0" Session(script::help),
         "Commands about scripts.", SCRIPT;
@@ -238,6 +240,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Returns a part of the value of a key (older name of GETRANGE).";
     "sunsubscribe" -1 "pubsub noscript loading stale / listening confirms" NO "pubsub" "7.0.0"
         Session(topics::sunsubscribe), "Listens no more to sharded channels.";
+    "swapdb" 3 "write fast / long keyspace dangerous clears" NO "server" "4.0.0"
+        Run::Across(across::swapdb), "Lets two databases have each other's numbers.";
     "time" 1 "loading stale fast / immediate" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
     "touch" -2 "readonly fast / looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),

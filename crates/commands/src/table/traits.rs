@@ -45,6 +45,8 @@ pub(crate) enum Trait {
     CountedKeys,
     /// `patterns`: its arguments are patterns for channels to listen to.
     Patterns,
+    /// `queued`: it may be part of a transaction, though it is about a whole database.
+    Queued,
     /// `confirms`: its answers are told like messages, also where CLIENT REPLY has switched replies
     /// off.
     Confirms,
@@ -73,6 +75,7 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),
     (Trait::CountedKeys, "counted-keys"),
+    (Trait::Queued, "queued"),
     (Trait::Confirms, "confirms"),
 ];
 

@@ -380,7 +380,7 @@ fn refuse_overlaps(old: &BTreeSet<Vec<u8>>, new: &[&[u8]]) -> Result<(), String>
 
 /// True where a request removes all keys of a database.
 pub(crate) fn removes_everything(input: &Input, request: &Request) -> bool {
-    let Run::Whole(_) = request.run else { return false };
+    let (Run::Whole(_) | Run::Across(_)) = request.run else { return false };
     let args = input.args(request);
     match args.memcached() {
         // Nobody asks without arguments but the flush of a set time.

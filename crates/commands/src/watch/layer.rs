@@ -1,6 +1,6 @@
 //! What stands before a database's engine and marks those who watch what is written.
 
-use super::Watchers;
+use super::{PlaceWatchers, Watchers};
 use silica::engine::transaction::CommitTurns;
 use silica::engine::{
     Atomic, Durability, Engine, EntryRef, GetSink, KeyRange, Layer, Near, Ordered, RangeSize,
@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// An engine whose writes are told to those who watch its keys. Clearing marks nobody: who watches
 /// a key that was there no longer finds it. Who takes a shard of it makes that a [`WatchedShard`].
 pub(crate) struct Watched {
-    watchers: Arc<Watchers>,
+    watchers: Arc<PlaceWatchers>,
     engine: Arc<dyn Engine>,
 }
 
 impl Watched {
-    pub(crate) fn wrap(watchers: &Arc<Watchers>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    pub(crate) fn wrap(watchers: &Arc<PlaceWatchers>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
         Arc::new(Watched { watchers: Arc::clone(watchers), engine })
     }
 }
@@ -59,11 +59,11 @@ impl Layer for Watched {
     }
 
     fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.watchers.batch(batch, || self.engine.write(batch, durability))
+        self.watchers.now().batch(batch, || self.engine.write(batch, durability))
     }
 
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
-        self.watchers.batch(batch, || self.engine.write_each(batch, durability))
+        self.watchers.now().batch(batch, || self.engine.write_each(batch, durability))
     }
 
     fn as_atomic(&self) -> Option<&dyn Atomic> {
@@ -79,7 +79,7 @@ impl Layer for Watched {
 /// The ordered view of an engine whose commits are told to those who watch keys. Deleted ranges
 /// mark nobody, as clearing does not.
 struct WatchedOrdered {
-    watchers: Arc<Watchers>,
+    watchers: Arc<PlaceWatchers>,
     ordered: Arc<dyn Ordered>,
 }
 
@@ -100,7 +100,7 @@ impl Ordered for WatchedOrdered {
         durability: Durability,
     ) -> Result<bool> {
         let commit = || self.ordered.commit(snapshot, reads, batch, durability);
-        self.watchers.batch(batch, commit)
+        self.watchers.now().batch(batch, commit)
     }
 
     fn commit_turns(&self) -> &Arc<CommitTurns> {
@@ -141,7 +141,9 @@ impl Atomic for Watched {
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
         let atomic = crate::engine_calls::atomic(&*self.engine)?;
-        self.watchers.updates(keys, decide, |decide| atomic.update_many(keys, durability, decide))
+        self.watchers
+            .now()
+            .updates(keys, decide, |decide| atomic.update_many(keys, durability, decide))
     }
 
     fn update_all(
@@ -151,12 +153,13 @@ impl Atomic for Watched {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         let atomic = crate::engine_calls::atomic(&*self.engine)?;
-        self.watchers.write(keys.iter().copied(), |is_active| match is_active {
+        let watchers = self.watchers.now();
+        watchers.write(keys.iter().copied(), |is_active| match is_active {
             false => atomic.update_all(keys, durability, decide),
             true => atomic.update_all(keys, durability, &mut |entries| {
                 let updates = decide(entries);
                 let changed = keys.iter().zip(&updates).filter(|(_, u)| **u != Update::Keep);
-                changed.for_each(|(key, _)| self.watchers.mark(key));
+                changed.for_each(|(key, _)| watchers.mark(key));
                 updates
             }),
         })
@@ -165,11 +168,11 @@ impl Atomic for Watched {
 
 /// A shard whose writes are told to those who watch its keys.
 struct WatchedShard {
-    watchers: Arc<Watchers>,
+    watchers: Arc<PlaceWatchers>,
     shard: Box<dyn Shard>,
 }
 
-impl Watchers {
+impl PlaceWatchers {
     /// `shard`, with its writes told to those who watch its keys.
     pub fn wrap_shard(self: &Arc<Self>, shard: Box<dyn Shard>) -> Box<dyn Shard> {
         Box::new(WatchedShard { watchers: Arc::clone(self), shard })
@@ -187,7 +190,7 @@ impl Shard for WatchedShard {
 
     fn write(&mut self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         let WatchedShard { watchers, shard } = self;
-        watchers.batch(batch, || shard.write(batch, durability))
+        watchers.now().batch(batch, || shard.write(batch, durability))
     }
 
     fn update_many(
@@ -197,6 +200,6 @@ impl Shard for WatchedShard {
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
         let WatchedShard { watchers, shard } = self;
-        watchers.updates(keys, decide, |decide| shard.update_many(keys, durability, decide))
+        watchers.now().updates(keys, decide, |decide| shard.update_many(keys, durability, decide))
     }
 }

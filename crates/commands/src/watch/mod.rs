@@ -22,6 +22,7 @@ pub(crate) use self::layer::Watched;
 pub(crate) use self::watches::{Watches, WriteCounter};
 
 use self::writes::Overlap;
+use crate::places::DatabasePlace;
 use silica_base::HashSeed;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -48,7 +49,7 @@ impl Part {
 }
 
 /// Who watches which keys of a database.
-pub struct Watchers {
+pub(crate) struct Watchers {
     /// The database, as no other in this process is called.
     id: u64,
     /// Keys that are watched, each counted as often as it is.
@@ -108,13 +109,22 @@ impl Watchers {
         part.len.store(all.len(), Ordering::Relaxed);
     }
 
+    /// Marks those who watch a key for which `is_changed`.
+    pub(crate) fn mark_if(&self, mut is_changed: impl FnMut(&[u8]) -> bool) {
+        for part in self.parts.iter().filter(|part| part.len.load(Ordering::Relaxed) > 0) {
+            let all = part.lock();
+            let changed = all.iter().filter(|(key, _)| is_changed(key));
+            changed.flat_map(|(_, list)| list).for_each(|marks| marks.add());
+        }
+    }
+
     /// Keys that are watched, each counted as often as it is.
     #[cfg(test)]
     fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
@@ -145,6 +155,24 @@ impl Watchers {
             }
             result
         })
+    }
+}
+
+/// Who watches the keys of what is open in one place, whichever database that is.
+pub struct PlaceWatchers {
+    databases: Arc<[Arc<Watchers>]>,
+    place: DatabasePlace,
+}
+
+impl PlaceWatchers {
+    pub(crate) fn new(databases: &Arc<[Arc<Watchers>]>, place: DatabasePlace) -> Arc<Self> {
+        Arc::new(PlaceWatchers { databases: Arc::clone(databases), place })
+    }
+
+    /// Those who watch it now.
+    #[inline]
+    fn now(&self) -> &Watchers {
+        &self.databases[self.place.number()]
     }
 }
 

@@ -20,14 +20,15 @@ fn hold(watches: &Watches, engine: &dyn Engine, own: u64) -> bool {
         let place = keys.iter().position(|other| *other == key).unwrap();
         values[place].as_deref().map(silica::engine::EntryRef::new)
     };
-    watches.hold(&watches.list(), own, entry)
+    watches.hold(&watches.list(), own, |_, key| entry(key))
 }
 
 #[test]
 fn writes_are_seen_if_they_leave_what_was_there() {
     let all = watchers();
     let inner: Arc<dyn Engine> = Arc::new(Reference::new());
-    let engine = Watched::wrap(&all[0], Arc::clone(&inner));
+    let place = crate::places::DatabasePlace::new(&Arc::default(), 0);
+    let engine = Watched::wrap(&PlaceWatchers::new(&all, place), Arc::clone(&inner));
     let put = |key: &[u8], value: &[u8]| engine.put(key, value, Durability::Buffered).unwrap();
     put(b"a", b"1");
     let (first, second) = (new_watches(&all), new_watches(&all));

@@ -7,7 +7,7 @@ use crate::engine_calls::out_of_memory;
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_base::{HashSeed, KeyHash};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that a watched key takes besides its own: in a tree of the client's, in one of the
@@ -47,6 +47,12 @@ impl List {
         is_here.then(|| self.prints.values().flat_map(|prints| prints.keys().map(|key| &**key)))
     }
 
+    /// The keys of each database of which there are some.
+    pub(crate) fn by_database(&self) -> impl Iterator<Item = (usize, Vec<&[u8]>)> {
+        let prints = self.prints.iter().filter(|(_, prints)| !prints.is_empty());
+        prints.map(|(db, prints)| (*db, prints.keys().map(|key| &**key).collect()))
+    }
+
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.prints.values().any(|prints| prints.contains_key(key))
     }
@@ -60,6 +66,8 @@ pub(crate) struct Watches {
     /// What the keys take of the clients' memory, here and in the tables of the databases.
     kept: Share,
     list: Mutex<List>,
+    /// The databases of keys that it was asked to watch, be it that it does already; a bit each.
+    asked: AtomicU32,
 }
 
 impl Watches {
@@ -75,7 +83,18 @@ impl Watches {
             marks: Arc::default(),
             kept: Share::new(budget),
             list: Mutex::default(),
+            asked: AtomicU32::new(0),
         }
+    }
+
+    /// Keys of database `db` are going to be watched.
+    pub(crate) fn ask(&self, db: u8) {
+        self.asked.fetch_or(1 << db, Ordering::Relaxed);
+    }
+
+    /// The databases of which it was asked to watch keys, a bit each.
+    pub(crate) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     pub(crate) fn list(&self) -> MutexGuard<'_, List> {
@@ -132,17 +151,18 @@ impl Watches {
     }
 
     /// True if nothing has changed a key of `list` but `own` marks of the caller; `current` tells
-    /// what a key holds now.
+    /// what a key of a database holds now.
     pub(crate) fn hold<'e>(
         &self,
         list: &List,
         own: u64,
-        current: impl Fn(&[u8]) -> Option<EntryRef<'e>>,
+        current: impl Fn(usize, &[u8]) -> Option<EntryRef<'e>>,
     ) -> bool {
         // The counter last: it has counted every write that has ended.
-        let is_same =
-            |key: &[u8], print: &Print| current(key).map(|entry| self.print(entry)) == *print;
-        list.prints.values().flatten().all(|(key, print)| is_same(key, print))
+        let is_same = |db: usize, (key, print): (&Box<[u8]>, &Print)| {
+            current(db, key).map(|entry| self.print(entry)) == *print
+        };
+        list.prints.iter().all(|(db, prints)| prints.iter().all(|noted| is_same(*db, noted)))
             && !list.overlaps.iter().any(Overlap::goes_on)
             && self.marks.get() == own
     }

@@ -1,5 +1,6 @@
 //! The bytes of a memory image: `docs/formats/mica-image.md`.
 
+use crate::family::{Kept, SPACES_MAX};
 use crate::index::OFFSET_BITS;
 use crate::layout::Layout;
 use crate::log::Log;
@@ -8,12 +9,23 @@ use silica_device::DeviceFile;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-const FORMAT: Format =
-    Format { name: "memory image", magic: b"SiMI", version_bytes: 4, version: 1, steps: &[] };
+const FORMAT: Format = Format {
+    name: "memory image",
+    magic: b"SiMI",
+    version_bytes: 4,
+    version: 2,
+    steps: &[of_one_database],
+};
+
+/// Version 2 names the databases in bytes that were zeroes before, which say that there is one.
+fn of_one_database(_: &mut Vec<u8>) {}
+
 /// Bytes that everything in the file is a multiple of.
 pub(super) const CHUNK_BYTES: usize = 4096;
 /// Bytes of the header.
 const HEADER_BYTES: usize = CHUNK_BYTES;
+/// Where the generations of databases begin in the header.
+const GENERATIONS_AT: usize = 104;
 /// Bytes in front of a record's words.
 const HEAD_BYTES: usize = 32;
 /// Bytes of the largest record.
@@ -48,6 +60,8 @@ pub(super) struct Header {
     pub(super) seed: HashSeed,
     pub(super) layout: Layout,
     pub(super) offset_bits: u32,
+    /// Of a cache that may have several databases.
+    pub(super) family: Option<Kept>,
 }
 
 fn word_at(bytes: &[u8], at: usize) -> u64 {
@@ -78,10 +92,15 @@ impl Header {
             u64::from(self.offset_bits),
             u64::from(is_store),
             small_words as u64,
+            if self.family.is_some() { SPACES_MAX as u64 } else { 0 },
+            self.family.map_or(0, |kept| kept.order),
         ];
         for (place, number) in chunk[32..].as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *place = number.to_le_bytes();
         }
+        let generations = self.family.map(|kept| kept.generations).unwrap_or_default();
+        let places = chunk[GENERATIONS_AT..].as_chunks_mut::<4>().0.iter_mut();
+        places.zip(generations).for_each(|(place, of)| *place = of.to_le_bytes());
         let crc = Checksum::at(self.file, 0).update(&chunk[..HEADER_BYTES - 4]).finish();
         chunk[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     }
@@ -106,7 +125,13 @@ impl Header {
             is_store: number(5) != 0,
         };
         let seed = HashSeed(chunk[16..32].try_into().expect("sixteen bytes"));
-        Ok(Header { file, seed, layout, offset_bits: number(4) as u32 })
+        let generations = std::array::from_fn(|n| half_at(chunk, GENERATIONS_AT + 4 * n));
+        let family = match number(7) {
+            0 => None,
+            SPACES_MAX => Some(Kept { order: word_at(chunk, 96), generations }),
+            _ => return Err(damaged(88, "no cache has so many databases")),
+        };
+        Ok(Header { file, seed, layout, offset_bits: number(4) as u32, family })
     }
 }
 
@@ -115,7 +140,8 @@ impl Header {
     pub(super) fn check(&self) -> Result<()> {
         let is_one = self.layout.is_plausible() && (1..=OFFSET_BITS).contains(&self.offset_bits);
         let Layout { log_words, small_words, .. } = self.layout;
-        if is_one && Log::is_wide(log_words, small_words, self.offset_bits) {
+        let is_family = self.family.is_none_or(|kept| kept.is_plausible());
+        if is_one && is_family && Log::is_wide(log_words, small_words, self.offset_bits) {
             return Ok(());
         }
         Err(damaged(0, "no keyspace is divided like this"))

@@ -15,6 +15,7 @@
 mod format;
 mod state;
 
+use crate::family::home_of;
 use crate::mica::Mica;
 use crate::partition::Partition;
 use crate::words::Frames;
@@ -97,6 +98,7 @@ fn header(mica: &Mica) -> Header {
         seed: mica.seed,
         layout: mica.layout,
         offset_bits: mica.offset_bits,
+        family: mica.family.as_ref().map(|family| family.kept()),
     }
 }
 
@@ -117,12 +119,20 @@ pub(crate) fn take<D: Device>(device: &D, mica: &mut Mica, is_wanted: bool) -> R
     if is_wanted {
         match read(device, mica) {
             Ok(taken) => taken.report(),
-            Err(error) if error.kind() == ErrorKind::Full => {
+            Err(error) if [ErrorKind::Full, ErrorKind::Config].contains(&error.kind()) => {
                 // Nothing was written since: it may still be believed.
                 device.rename(TAKEN, IMAGE)?;
                 device.sync_dir()?;
-                let what = "taking back the memory image, which stays: start with more memory, or \
-                            remove the file 'image' to start empty";
+                let what = match error.kind() {
+                    ErrorKind::Full => {
+                        "taking back the memory image, which stays: start with more memory, or \
+                         remove the file 'image' to start empty"
+                    }
+                    _ => {
+                        "taking back the memory image, which stays: remove the file 'image' to \
+                         start empty"
+                    }
+                };
                 return Err(error.within(what));
             }
             Err(error) => {
@@ -160,7 +170,17 @@ fn read<D: Device>(device: &D, mica: &mut Mica) -> Result<Taken> {
     let file = device.open(TAKEN, Mode::Direct)?;
     let (mut reader, header) = Reader::new(&file)?;
     mica.seed = header.seed;
-    let is_same = header.layout == mica.layout && header.offset_bits == mica.offset_bits;
+    if let (Some(_), None) = (header.family, &mica.family) {
+        let message = "the memory image is of a cache with several databases; open it as one";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    if let (Some(kept), Some(family)) = (&header.family, &mica.family) {
+        header.check()?;
+        family.take_over(kept);
+    }
+    let is_same = header.layout == mica.layout
+        && header.offset_bits == mica.offset_bits
+        && header.family.is_some() == mica.family.is_some();
     let too_large = if is_same {
         let count = mica.partitions.len();
         each_partition(&mut reader, count, &mut |number, record| {
@@ -229,7 +249,9 @@ fn read_entries<F: DeviceFile>(
     each_partition(reader, header.layout.partitions, &mut |_, record| {
         match record {
             Some(record) => {
-                let new = || Partition::new(&header.layout, header.offset_bits, Frames::Advised);
+                let family = header.family.and(mica.family.as_ref());
+                let Header { layout, offset_bits, .. } = header;
+                let new = || Partition::new(layout, *offset_bits, Frames::Advised, family);
                 enter(record, current.get_or_insert_with(new))?;
             }
             None => too_large += current.take().map_or(Ok(0), |from| put_all(&from, mica))?,
@@ -253,9 +275,17 @@ fn put_all(from: &Partition, mica: &Mica) -> Result<u64> {
     };
     from.visit(&mut |key, entry: EntryRef<'_>| {
         let has_expired = entry.expires_unix_ms != 0 && entry.expires_unix_ms <= now_ms;
-        if result.is_err() || has_expired {
+        let is_dead = || from.spaces().is_some_and(|spaces| spaces.place(home_of(key)) == Some(0));
+        if result.is_err() || has_expired || is_dead() {
             return;
         }
+        let mut made = Vec::new();
+        if let (None, Some(family)) = (from.spaces(), &mica.family) {
+            // It was the only database, whose keys were stored as they are.
+            family.push_prefix(0, key, &mut made);
+        }
+        made.extend_from_slice(key);
+        let key = &made[..];
         if mica.check(key.len(), entry.value.len()).is_err() {
             too_large += 1;
             return;

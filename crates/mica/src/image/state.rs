@@ -1,5 +1,6 @@
 //! What a partition consists of besides the words of its index and its log.
 
+use crate::family::Spaces;
 use crate::partition::{Counts, Partition, Tally};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,6 +21,7 @@ fn words(partition: &Partition) -> impl Iterator<Item = &AtomicU64> {
 pub(super) fn of(partition: &Partition) -> Vec<u64> {
     let counts = partition.counts.kept().map(Tally::get);
     let mut state = counts.to_vec();
+    state.extend(partition.spaces().into_iter().flat_map(Spaces::get));
     state.extend(words(partition).map(|word| word.load(Relaxed)));
     if partition.is_store() {
         state.extend(partition.expiry().state().map(|word| word.load(Relaxed)));
@@ -35,6 +37,12 @@ pub(super) fn take_over(partition: &Partition, state: &[u64]) -> bool {
     let kept: [&Tally; 4] = partition.counts.kept();
     let counts: &[u64; 4] = counts;
     kept.iter().zip(counts).for_each(|(to, from)| to.set(*from));
+    let mut state = state;
+    if let Some(spaces) = partition.spaces() {
+        let Some((entries, rest)) = state.split_first_chunk() else { return false };
+        spaces.set(entries);
+        state = rest;
+    }
     let Some((own, state)) = state.split_at_checked(words(partition).count()) else { return false };
     words(partition).zip(own).for_each(|(to, from)| to.store(*from, Relaxed));
     if !partition.is_store() {

@@ -1,6 +1,7 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
 mod conformance;
+mod databases;
 mod expiry;
 mod histories;
 mod image;

@@ -11,7 +11,7 @@ use super::wake_flag::{AWAKE, PARKED, WakeFlag};
 use crate::config::Mode;
 use mio::Waker;
 use silica::engine::{Engine, Error, ErrorKind, Result, Shard};
-use silica_commands::{Budget, Watchers};
+use silica_commands::{Budget, PlaceWatchers};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::Thread;
@@ -40,13 +40,13 @@ struct LoopHandle {
 }
 
 /// The engine of a database and who watches its keys.
-type Opened = (Arc<dyn Engine>, Arc<Watchers>);
+type Opened = (Arc<dyn Engine>, Arc<PlaceWatchers>);
 
 /// All loops of a server, and the engines whose partitions they own.
 pub(crate) struct Hub {
     pub(super) mode: Mode,
     handles: Box<[LoopHandle]>,
-    /// The engine of each database, once it is open, and who watches its keys.
+    /// The engine in each place, once it is open, and who watches its keys.
     engines: Box<[OnceLock<Opened>]>,
     alone: Mutex<()>,
     /// The memory of all clients.
@@ -99,10 +99,15 @@ impl Hub {
         let _ = self.handles[number].thread.set(std::thread::current());
     }
 
-    /// Keeps the engine of a database for its owners.
-    pub(super) fn keep(&self, db: usize, engine: &Arc<dyn Engine>, watchers: &Arc<Watchers>) {
+    /// Keeps the engine in a place for its owners.
+    pub(super) fn keep(
+        &self,
+        place: usize,
+        engine: &Arc<dyn Engine>,
+        watchers: &Arc<PlaceWatchers>,
+    ) {
         // A database is opened once.
-        let _ = self.engines[db].set((Arc::clone(engine), Arc::clone(watchers)));
+        let _ = self.engines[place].set((Arc::clone(engine), Arc::clone(watchers)));
     }
 
     /// Wakes loop `number` where it sleeps, after a message to it was put in.
@@ -223,7 +228,7 @@ impl Drop for Held<'_> {
 /// The shards of a loop, taken when they are first used.
 pub(super) struct Shards {
     hub: Arc<Hub>,
-    /// By database and partition.
+    /// By place and partition.
     taken: Vec<Vec<Option<Box<dyn Shard>>>>,
 }
 
@@ -232,7 +237,7 @@ impl Shards {
         Shards { hub: Arc::clone(hub), taken: Vec::new() }
     }
 
-    /// Partition `partition` of database `db`, which must be the loop's own.
+    /// Partition `partition` of the database in place `db`, which must be the loop's own.
     pub(super) fn get(&mut self, db: usize, partition: usize) -> Result<&mut dyn Shard> {
         let is_there =
             matches!(self.taken.get(db).map(|all| all.get(partition)), Some(Some(Some(_))));
@@ -257,7 +262,12 @@ impl Shards {
             self.taken.resize_with(db + 1, Vec::new);
         }
         self.taken[db].resize_with(sharded.shards(), || None);
-        let shard = watchers.wrap_shard(sharded.take(partition)?);
+        let taken = sharded.take(partition).or_else(|error| {
+            // Databases of one cache have the same partitions: another one may have it now.
+            let others = self.taken.iter_mut().filter_map(|all| all.get_mut(partition)?.take());
+            if others.count() == 0 { Err(error) } else { sharded.take(partition) }
+        });
+        let shard = watchers.wrap_shard(taken?);
         self.taken[db][partition] = Some(shard);
         Ok(())
     }

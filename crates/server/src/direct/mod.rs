@@ -35,7 +35,7 @@ use silica::engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
     Intent, Layer, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
-use silica_commands::{BurstLimits, Change, Judged, Owners, Watchers};
+use silica_commands::{BurstLimits, Change, Judged, Owners, PlaceWatchers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,20 +78,20 @@ pub(crate) fn resume() {
 impl Owners for Hub {
     fn wrap(
         self: Arc<Self>,
-        db: usize,
+        place: usize,
         engine: Arc<dyn Engine>,
-        watchers: &Arc<Watchers>,
+        watchers: &Arc<PlaceWatchers>,
     ) -> Arc<dyn Engine> {
         if engine.as_sharded().is_none() {
             return engine;
         }
-        self.keep(db, &engine, watchers);
-        Arc::new(Direct { db, hub: self, engine })
+        self.keep(place, &engine, watchers);
+        Arc::new(Direct { place, hub: self, engine })
     }
 
     fn update(
         &self,
-        db: usize,
+        place: usize,
         sharded: &dyn Sharded,
         changes: &[Change<'_>],
         burst_limits: &BurstLimits,
@@ -102,14 +102,19 @@ impl Owners for Hub {
             let loop_shard = loop_shard
                 .as_mut()
                 .filter(|loop_shard| sharded.shards() > 1 || !loop_shard.owns(0))?;
-            Some(loop_shard.update(db, sharded, changes, burst_limits))
+            Some(loop_shard.update(place, sharded, changes, burst_limits))
         })
+    }
+
+    fn serve(&self) -> bool {
+        LOOP_SHARD.with(|loop_shard| loop_shard.borrow_mut().as_mut().is_some_and(LoopShard::serve))
     }
 }
 
 /// An engine whose partitions belong to loops.
 pub(crate) struct Direct {
-    db: usize,
+    /// Where the database is, whatever its number.
+    place: usize,
     hub: Arc<Hub>,
     engine: Arc<dyn Engine>,
 }
@@ -170,7 +175,7 @@ impl Layer for Direct {
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         self.with_loop_shard(|loop_shard| match loop_shard {
-            Some(loop_shard) => loop_shard.get_many(self.db, &*self.engine, keys, sink),
+            Some(loop_shard) => loop_shard.get_many(self.place, &*self.engine, keys, sink),
             None => self.engine.get_many(keys, sink),
         })
     }
@@ -206,7 +211,7 @@ impl Layer for Direct {
         self.with_loop_shard(|mut loop_shard| match &mut loop_shard {
             // The owner of a partition writes all of it as one step.
             Some(loop_shard) if LoopShard::only(self.sharded()?, keys.clone()).is_some() => {
-                loop_shard.write_each(self.db, &*self.engine, batch, durability)
+                loop_shard.write_each(self.place, &*self.engine, batch, durability)
             }
             _ => self.alone(&mut loop_shard, keys, |engine| engine.write(batch, durability)),
         })
@@ -214,7 +219,7 @@ impl Layer for Direct {
 
     fn write_each(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
         self.with_loop_shard(|mut loop_shard| match &mut loop_shard {
-            Some(loop_shard) => loop_shard.write_each(self.db, &*self.engine, batch, durability),
+            Some(loop_shard) => loop_shard.write_each(self.place, &*self.engine, batch, durability),
             None => {
                 let keys = batch.ops().iter().map(|op| op.key);
                 self.alone(&mut loop_shard, keys, |engine| engine.write(batch, durability))
@@ -255,7 +260,7 @@ impl Atomic for Direct {
             if let Some(loop_shard) = &mut loop_shard
                 && let Some((partition, count)) = loop_shard.own_run(self.sharded()?, keys)
             {
-                let shard = loop_shard.shards.get(self.db, partition)?;
+                let shard = loop_shard.shards.get(self.place, partition)?;
                 return shard.update_many(&keys[..count], durability, decide);
             }
             self.alone(&mut loop_shard, keys.iter().copied(), |engine| {

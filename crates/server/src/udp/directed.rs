@@ -8,7 +8,7 @@ use super::socket::{BATCH, Serve};
 use super::writer::{Group, Late, Writer, is_within};
 use crate::shared::Shared;
 use silica::engine::{Engine, EntryRef, Limits, Result, WriteBatch};
-use silica_commands::{Front, Lane, Service, Session, same};
+use silica_commands::{Front, Lane, Service, Session, Turn, same};
 use silica_net::datagrams::{Incoming, Peer, STRIDE};
 use silica_proto::datagram::{
     Directory, Header, Kind, PASS_BYTES, Reason, Reply, Request, Requests, SHORT_REPLIES_MAX,
@@ -57,6 +57,8 @@ struct Replies {
     /// Where replies to writes stand that were written before these.
     writes: Vec<usize>,
     post: Post,
+    /// Held while requests run.
+    turn: Arc<Turn>,
 }
 
 /// Serves the protocol on one socket.
@@ -78,6 +80,7 @@ pub(crate) struct Directed {
 
 impl Directed {
     pub(crate) fn new(shared: Arc<Shared>, segments: bool) -> Self {
+        let replies = Replies::new(&shared.service, segments);
         Directed {
             service: Arc::clone(&shared.service),
             shared,
@@ -86,7 +89,7 @@ impl Directed {
             session: Session::new(true),
             bytes: vec![0; BATCH * STRIDE],
             groups: Vec::new(),
-            replies: Replies::new(segments),
+            replies,
             segments,
         }
     }
@@ -102,7 +105,7 @@ impl Directed {
         let run = || replies.run(service, groups, requests, keys);
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             log::error!("a request made an engine panic; its datagrams are not answered");
-            self.replies = Replies::new(self.segments);
+            self.replies = Replies::new(service, self.segments);
         }
         requests.clear();
         keys.clear();
@@ -181,8 +184,9 @@ impl Directed {
 }
 
 impl Replies {
-    fn new(segments: bool) -> Self {
-        Replies { late: Late::default(), writes: Vec::new(), post: Post::new(segments) }
+    fn new(service: &Service, segments: bool) -> Self {
+        let turn = service.databases.new_turn();
+        Replies { late: Late::default(), writes: Vec::new(), post: Post::new(segments), turn }
     }
 
     fn refuse(&mut self, arrival: usize, sequence: u64, reason: Reason) {
@@ -218,8 +222,9 @@ impl Replies {
         requests: &[Request<'_>],
         keys: &[&[u8]],
     ) {
+        let Replies { late, writes, post, turn } = self;
+        let _entered = service.databases.enter(turn);
         let Ok(engine) = service.databases.engine(0) else { return };
-        let Replies { late, writes, post } = self;
         writes.clear();
         let limits = engine.descriptor().limits;
         let mut writer = Writer::new(post, writes, groups, requests, &limits);

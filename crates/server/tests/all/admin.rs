@@ -119,7 +119,7 @@ fn it_is_not_there_unless_asked_for_and_never_beyond_loopback() {
     assert_eq!(server.admin_addr(), None);
     server.stop();
     let admin = Some("0.0.0.0:0".parse().unwrap());
-    let refused = Server::start(Config { admin, ..config() }, Arc::new(Source(probe)));
+    let refused = Server::start(Config { admin, ..config() }, Arc::new(Source::new(probe)));
     let text = refused.expect_err("refused").to_string();
     assert!(text.contains("loopback only") && text.contains("127.0.0.1"), "{text}");
 }

@@ -210,7 +210,7 @@ fn strangers_are_kept_out_whatever_the_file_of_users_says() {
         ..config()
     };
     let start = || {
-        let source = support::Source(std::sync::Arc::new(Probe::new(false)));
+        let source = support::Source::new(std::sync::Arc::new(Probe::new(false)));
         Server::start(config.clone(), std::sync::Arc::new(source))
     };
     std::fs::write(&path, "user ann on >pw ~* +@all\n").unwrap();

@@ -59,11 +59,13 @@ fn engines_stand_side_by_side() {
          SELECT 0 -> OK
          MULTI -> OK
          GET a -> QUEUED
-         SELECT 1 -> -ERR 'select' cannot be part of a transaction here
-         EXEC -> -EXECABORT Transaction discarded because of previous errors.
-         GET a -> 'durable'
-         COPY a b DB 1 -> -ERR COPY works within one database only; leave DB out
+         SELECT 1 -> QUEUED
+         GET a -> QUEUED
+         EXEC -> ['durable' OK 'hotter']
+         SELECT 0 -> OK
+         COPY a b DB 1 -> :1
          SELECT 1 -> OK
+         GETDEL b -> 'durable'
          GET a -> 'hotter'",
     );
     let info = client.text("INFO everything");

@@ -365,7 +365,7 @@ fn too_many_clients_are_told() {
 #[test]
 fn an_open_address_needs_a_password() {
     let config = Config { listen: vec!["0.0.0.0:0".parse().unwrap()], ..config() };
-    let source = Arc::new(Source(Arc::new(Probe::new(false))));
+    let source = Arc::new(Source::new(Arc::new(Probe::new(false))));
     let refused = Server::start(config.clone(), Arc::clone(&source) as _).unwrap_err();
     assert!(refused.to_string().contains("set a password"), "{refused}");
     let config = Config { password: Some(b"x".to_vec()), ..config };
@@ -376,7 +376,7 @@ fn an_open_address_needs_a_password() {
 fn a_taken_port_is_named() {
     let server = start();
     let config = Config { listen: vec![server.local_addr()], ..config() };
-    let source = Arc::new(Source(Arc::new(Probe::new(false))));
+    let source = Arc::new(Source::new(Arc::new(Probe::new(false))));
     let refused = Server::start(config, source).unwrap_err().to_string();
     assert!(refused.contains("choose another port"), "{refused}");
     server.stop();

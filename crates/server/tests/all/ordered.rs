@@ -15,7 +15,7 @@ fn probe() -> Arc<Probe> {
 fn serve(probe: &Arc<Probe>) -> Server {
     // Keys that belong to loops are in the order of partitions.
     let config = silica_server::Config { mode: Mode::Crcw, ..config() };
-    Server::start(config, Arc::new(Source(Arc::clone(probe)))).unwrap()
+    Server::start(config, Arc::new(Source::new(Arc::clone(probe)))).unwrap()
 }
 
 fn put(probe: &Probe, key: &str) {

@@ -93,7 +93,7 @@ fn only_this_user_may_connect_and_nothing_else_is_replaced() {
     let path = directory.socket();
     let refused = |why: &str| {
         let config = Config { unix: Some(path.clone()), ..config() };
-        let source = Source(std::sync::Arc::new(Probe::new(false)));
+        let source = Source::new(std::sync::Arc::new(Probe::new(false)));
         let error = Server::start(config, std::sync::Arc::new(source)).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };

@@ -13,7 +13,7 @@ mod names;
 mod timers;
 
 pub(crate) use self::classes::Classes;
-pub(crate) use self::names::{miss, of_alone, of_update, of_write};
+pub(crate) use self::names::{miss, of_across, of_alone, of_update, of_write};
 pub(crate) use self::timers::burst as timers_burst;
 
 use self::timers::Timers;
@@ -32,8 +32,8 @@ pub(crate) enum Expiry {
     At(u64),
     /// The key has given its time to another one of its database.
     To(Box<[u8]>),
-    /// When another key of its database expires.
-    Of(Box<[u8]>),
+    /// When another key, of this database, expires.
+    Of(u8, Box<[u8]>),
 }
 
 /// Something that became of a key.
@@ -86,9 +86,9 @@ impl Events {
         self.timers.has_due(now_ms)
     }
 
-    /// All keys of a database were removed.
-    pub(crate) fn forget_database(&self, db: u8) {
-        self.timers.clear(Some(db));
+    /// All keys of a database were removed; without one, those of several were, or are others.
+    pub(crate) fn forget_databases(&self, only: Option<u8>) {
+        self.timers.clear(only);
     }
 
     /// Tells `events`, which have happened at `now_ms`.

@@ -6,6 +6,7 @@ use crate::effect::{Became, Effect};
 use crate::table::find;
 use silica::engine::{Op, OpKind};
 use silica_proto::memcached::{Command, Mode, Request as Head, Verb};
+use silica_proto::parse_i64;
 
 const GENERIC: Classes = Classes::GENERIC;
 const STRING: Classes = Classes::STRING;
@@ -156,6 +157,31 @@ fn of_memcached(db: u8, head: &Head, key: &[u8], effect: &Effect, out: &mut Vec<
     }
 }
 
+/// The events of a command on two databases that was not answered with an error, by what it has
+/// answered.
+pub(crate) fn of_across(db: u8, args: Args<'_>, reply: &[u8], out: &mut Vec<Event>) {
+    if reply.starts_with(b":0\r\n") {
+        return;
+    }
+    let number = |at: usize| parse_i64(args.get(at)).and_then(|number| u8::try_from(number).ok());
+    let owned = || Box::from(args.get(1));
+    if args.is(0, "move")
+        && let Some(target) = number(2)
+    {
+        let key = args.get(1);
+        out.push(new(target, key));
+        // When it expires is taken over before it is gone.
+        out.push(event(target, key, GENERIC, "", Expiry::Of(db, owned())));
+        out.push(event(db, key, GENERIC, "move_from", Expiry::At(0)));
+        out.push(event(target, key, GENERIC, "move_to", Expiry::Same));
+    } else if args.is(0, "copy") {
+        let named = (3..args.len() - 1).find(|at| args.is(*at, "db"));
+        let target = named.and_then(|at| number(at + 1)).unwrap_or(db);
+        out.push(new(target, args.get(2)));
+        out.push(event(target, args.get(2), GENERIC, "copy_to", Expiry::Of(db, owned())));
+    }
+}
+
 /// The events of a command that changes several keys as one step, by what it has answered, and by
 /// which of its keys were there before.
 pub(crate) fn of_alone(
@@ -186,7 +212,7 @@ pub(crate) fn of_alone(
         "copy" if is_zero => {}
         "copy" => {
             out.push(new(db, args.get(2)));
-            out.push(event(db, args.get(2), GENERIC, "copy_to", Expiry::Of(owned(1))));
+            out.push(event(db, args.get(2), GENERIC, "copy_to", Expiry::Of(db, owned(1))));
         }
         "msetnx" if !is_zero => {
             for index in (1..args.len()).step_by(2) {

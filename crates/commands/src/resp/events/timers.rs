@@ -92,8 +92,9 @@ impl Timers {
                 let at = self.remove(&mut inner, &name).unwrap_or(0);
                 self.set(&mut inner, &named(other), at);
             }
-            Expiry::Of(other) => {
-                let at = inner.by_name.get(&named(other)).copied().unwrap_or(0);
+            Expiry::Of(db, other) => {
+                let other = (*db, Arc::from(&**other));
+                let at = inner.by_name.get(&other).copied().unwrap_or(0);
                 self.set(&mut inner, &name, at);
             }
         }
@@ -194,7 +195,7 @@ mod tests {
         let timers = Timers::new(Share::new(&budget), budget.max());
         timers.note(&event("a", Expiry::At(5)));
         timers.note(&event("a", Expiry::To(b"b"[..].into())));
-        timers.note(&event("c", Expiry::Of(b"b"[..].into())));
+        timers.note(&event("c", Expiry::Of(1, b"b"[..].into())));
         assert!(!timers.take_if_due(1, b"a", 9) && !timers.take_if_due(0, b"b", 9));
         assert!(!timers.take_if_due(1, b"b", 4) && timers.take_if_due(1, b"b", 5));
         assert!(timers.has_due(5) && timers.due(5).len() == 1);

@@ -201,6 +201,23 @@ impl<'e> Step<'e> {
     }
 }
 
+impl Step<'_> {
+    /// Applies what was written as one batch. For who has been alone with the database since the
+    /// step began, so that nobody can have changed what it has read.
+    pub(crate) fn commit_alone(self) -> Result<()> {
+        let slots = self.slots.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = WriteBatch::new();
+        for (key, slot) in &slots.by_key {
+            match &slot.written {
+                None => continue,
+                Some(None) => batch.delete(key),
+                Some(Some(entry)) => batch.put_entry(key, entry.entry()),
+            };
+        }
+        if batch.is_empty() { Ok(()) } else { self.base.write(&batch, Durability::Buffered) }
+    }
+}
+
 /// Copies entries, as far as there is room.
 struct Seen {
     entries: Vec<Option<Owned>>,

@@ -1,6 +1,7 @@
 //! A server on the reference engine and a tiny client.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub(crate) mod across;
 pub(crate) mod cases;
 pub(crate) mod memcached;
 mod sharded;
@@ -258,11 +259,17 @@ impl Atomic for Probe {
 }
 
 /// One engine for database 0, fresh reference engines for the others.
-pub(crate) struct Source(pub(crate) Arc<Probe>);
+pub(crate) struct Source(pub(crate) Arc<Probe>, Mutex<[u32; 16]>);
+
+impl Source {
+    pub(crate) fn new(probe: Arc<Probe>) -> Self {
+        Source(probe, Mutex::new(std::array::from_fn(|n| n as u32)))
+    }
+}
 
 impl Databases for Source {
     fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
-        Ok(match index {
+        Ok(match self.1.lock().unwrap()[index as usize] {
             0 => Arc::clone(&self.0) as Arc<dyn Engine>,
             9 => return Err(Error::new(ErrorKind::Io, "database 9 is on fire")),
             _ => Arc::new(Reference::new()),
@@ -270,7 +277,12 @@ impl Databases for Source {
     }
 
     fn exists(&self, index: u32) -> bool {
-        index != 9
+        self.1.lock().unwrap()[index as usize] != 9
+    }
+
+    fn swap(&self, index: u32, other: u32) -> Result<()> {
+        self.1.lock().unwrap().swap(index as usize, other as usize);
+        Ok(())
     }
 }
 
@@ -316,7 +328,7 @@ pub(crate) fn shared() -> Config {
 
 pub(crate) fn start_with(config: Config, probe: Probe) -> (Server, Arc<Probe>) {
     let probe = Arc::new(probe);
-    let server = Server::start(config, Arc::new(Source(Arc::clone(&probe)))).unwrap();
+    let server = Server::start(config, Arc::new(Source::new(Arc::clone(&probe)))).unwrap();
     (server, probe)
 }
 

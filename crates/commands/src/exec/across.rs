@@ -1,0 +1,170 @@
+//! What concerns several databases, or a whole one, as one step: it runs while no other burst does.
+//!
+//! A transaction writes into a [`Step`] of each database. What is asked of a whole database comes
+//! after all that was written before it, so the steps are committed first; and what is left of
+//! them is committed at the end, one batch for each database. A crash in between leaves the batches
+//! that were written before it, each of them whole.
+
+use super::{Executor, Wave, WaveKind};
+use crate::burst::{Input, Output};
+use crate::engine_calls::{claim_entries, error_text, out_of_memory};
+use crate::overlay::Owned;
+use crate::resp::Keyspace;
+use crate::resp::scripts::{Place, Step};
+use crate::service::Service;
+use crate::table::Run;
+use crate::transaction::Transaction;
+use crate::watch::Watches;
+use silica::engine::{EntryRef, Error, GetSink, Result};
+use std::collections::BTreeMap;
+use std::slice;
+use std::sync::Arc;
+
+/// The steps of a transaction, by database.
+type Steps<'s> = BTreeMap<usize, Step<'s>>;
+
+impl Executor {
+    /// Runs the next request of `input` while no other burst runs, of which the caller has none;
+    /// the places that may have been written, a bit each.
+    pub(super) fn across(&mut self, input: &Input, output: &mut Output) -> u32 {
+        let service = Arc::clone(&self.service);
+        service.databases.alone(|| self.run_alone_across(&service, input, output));
+        // Any of them may have been cleared.
+        service.databases.opened_places()
+    }
+
+    fn run_alone_across(&mut self, service: &Service, input: &Input, output: &mut Output) {
+        let request = &input.requests[output.next];
+        let args = input.args(request);
+        match request.run {
+            Run::AcrossTransaction(index) => {
+                let transaction = &input.transactions[index];
+                let ended = self.transaction_across(service, transaction);
+                output.acknowledge(request, self.synced(), |reply| match ended {
+                    Err(error) => reply.error(&error_text(&error)),
+                    Ok(None) => reply.null_array(),
+                    Ok(Some(replies)) => {
+                        reply.array(transaction.count);
+                        reply.written(&replies);
+                    }
+                });
+            }
+            Run::Across(run) | Run::Whole(run) => {
+                let db = usize::from(request.db);
+                let keyspace = service.databases.engine(db).map(|engine| Keyspace {
+                    service,
+                    claim: &self.claim,
+                    engine,
+                    db,
+                    whole: service.databases.whole(db),
+                    reader: input.reader(output.next),
+                });
+                let start = output.out.len();
+                output.acknowledge(request, self.synced(), |reply| match &keyspace {
+                    Ok(keyspace) => keyspace.answer(run, args, reply),
+                    Err(error) => args.refuse(&error_text(error), reply),
+                });
+                let notes = self.notes(false, db);
+                if notes.are_kept() {
+                    self.note_alone(notes, input, request, (&output.out[start..], &[]));
+                }
+            }
+            _ => unreachable!("the caller has looked at what the request runs"),
+        }
+    }
+
+    /// Runs a transaction; its replies, or `None` if a watched key has changed.
+    fn transaction_across(
+        &mut self,
+        service: &Service,
+        transaction: &Transaction,
+    ) -> Result<Option<Vec<u8>>> {
+        if let Some(watches) = transaction.watches()
+            && !self.watches_hold(service, watches)?
+        {
+            return Ok(None);
+        }
+        let input = &transaction.input;
+        let mut executor = Executor::new(Arc::clone(&*self.service));
+        (executor.now_ms, executor.place) = (self.now_ms, Place::Long);
+        let (mut steps, mut failed) = (Steps::new(), None);
+        let replies = Output::of_all(input, &self.claim, |output| {
+            let went_on = executor.next_across(service, input, output, &mut steps);
+            failed = went_on.err();
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        commit_all(&mut steps)?;
+        transaction.finish(service);
+        self.journal.get_mut().absorb(executor.journal.take());
+        Ok(Some(replies))
+    }
+
+    /// Goes on with a transaction.
+    fn next_across<'s>(
+        &mut self,
+        service: &'s Service,
+        input: &Input,
+        output: &mut Output,
+        steps: &mut Steps<'s>,
+    ) -> Result<()> {
+        let request = &input.requests[output.next];
+        let db = usize::from(request.db);
+        match request.run {
+            Run::Ready => output.copy_ready(input, request),
+            Run::Across(_) | Run::Whole(_) => {
+                commit_all(steps)?;
+                self.run_alone_across(service, input, output);
+            }
+            _ => {
+                if !steps.contains_key(&db) {
+                    let engine = service.databases.engine(db)?;
+                    let bytes_max = service.budget.max() / 4;
+                    steps.insert(db, Step::new(engine, self.now_ms, bytes_max));
+                }
+                let held: usize = steps.values().map(Step::held_bytes).sum();
+                let engine = &steps[&db];
+                let (inputs, outputs) = (slice::from_ref(input), slice::from_mut(output));
+                let kind = WaveKind::Across;
+                self.wave(&mut Wave { db, kind, engine, inputs, outputs });
+                self.claim.set(0);
+                self.claim.grow(held + engine.held_bytes()).map_err(out_of_memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if nothing has changed what a client watches, in whichever database.
+    fn watches_hold(&self, service: &Service, watches: &Watches) -> Result<bool> {
+        let list = watches.list();
+        let mut held: BTreeMap<usize, BTreeMap<&[u8], Owned>> = BTreeMap::new();
+        for (db, keys) in list.by_database() {
+            let engine = service.databases.engine(db)?;
+            claim_entries(engine, &keys, 1, &self.claim)?;
+            let mut found = Found { keys: &keys, held: held.entry(db).or_default() };
+            engine.get_many(&keys, &mut found)?;
+        }
+        Ok(watches.hold(&list, 0, |db, key| held.get(&db)?.get(key).map(Owned::entry)))
+    }
+}
+
+/// Copies the entries of a database that are found.
+struct Found<'f, 'k> {
+    keys: &'f [&'k [u8]],
+    held: &'f mut BTreeMap<&'k [u8], Owned>,
+}
+
+impl GetSink for Found<'_, '_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        self.held.insert(self.keys[index], Owned::of(entry));
+    }
+}
+
+/// Writes what the steps hold, one batch for each database, from the first on.
+fn commit_all(steps: &mut Steps<'_>) -> Result<()> {
+    for (db, step) in std::mem::take(steps) {
+        let within = |error: Error| error.within(format_args!("database {db}"));
+        step.commit_alone().map_err(within)?;
+    }
+    Ok(())
+}

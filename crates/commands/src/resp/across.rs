@@ -1,0 +1,81 @@
+//! Commands on two databases. They run while no other burst does.
+
+use super::{Keyspace, atomic};
+use crate::burst::Args;
+use crate::overlay::Owned;
+use silica::engine::{Durability, Engine, EngineExt, Result, Update};
+use silica_proto::{Reply, parse_i64};
+
+/// SWAPDB.
+pub(crate) fn swapdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let databases = &keys.service.databases;
+    let mut numbers = [0; 2];
+    for (at, which) in ["first", "second"].into_iter().enumerate() {
+        let Some(number) = parse_i64(args.get(1 + at)) else {
+            reply.error(&format!("ERR invalid {which} DB index"));
+            return Ok(());
+        };
+        numbers[at] = usize::try_from(number).unwrap_or(usize::MAX);
+    }
+    if numbers.iter().any(|number| *number >= databases.count()) {
+        reply.error("ERR DB index is out of range");
+        return Ok(());
+    }
+    databases.swap(numbers[0], numbers[1])?;
+    reply.ok();
+    Ok(())
+}
+
+/// A copy of the entry of `key`, for whose two copies memory is claimed.
+pub(super) fn entry_of(keys: &Keyspace<'_>, key: &[u8]) -> Result<Option<Owned>> {
+    keys.claim_entries(&[key], 2)?;
+    keys.engine.get_with(key, |entry| entry.map(Owned::of))
+}
+
+/// Stores a copy of `entry` in another database; false if something is there and is not to be
+/// replaced.
+pub(super) fn store(
+    target: &dyn Engine,
+    key: &[u8],
+    entry: &Owned,
+    replaces: bool,
+) -> Result<bool> {
+    let mut stored = false;
+    atomic(target)?.update(key, Durability::Buffered, &mut |current| {
+        stored = replaces || current.is_none();
+        let Owned { value, expires_unix_ms, user_bits } = entry.clone();
+        if stored { Update::Put { value, expires_unix_ms, user_bits } } else { Update::Keep }
+    })?;
+    Ok(stored)
+}
+
+/// MOVE.
+pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let databases = &keys.service.databases;
+    let Some(number) = parse_i64(args.get(2)) else {
+        reply.error("ERR value is not an integer or out of range");
+        return Ok(());
+    };
+    let number = usize::try_from(number).ok().filter(|number| *number < databases.count());
+    let Some(number) = number else {
+        reply.error("ERR DB index is out of range");
+        return Ok(());
+    };
+    if number == keys.db {
+        reply.error("ERR source and destination objects are the same");
+        return Ok(());
+    }
+    let (key, target) = (args.get(1), databases.engine(number)?);
+    let moved = match entry_of(keys, key)? {
+        Some(entry) => store(target, key, &entry, false)?,
+        None => false,
+    };
+    if moved {
+        // Before it is gone from where it was: two databases have two logs, and a power cut may
+        // leave more of one than of the other.
+        target.sync()?;
+        keys.engine.delete(key, Durability::Buffered)?;
+    }
+    reply.integer(i64::from(moved));
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! One of several databases in a cache, as an engine of its own.
+//!
+//! What stands before its keys in the cache is in `family.rs`.
+
+use crate::family::{Family, MARK, PREFIX_BYTES};
+use crate::mica::{Mica, at_most};
+use silica_base::{HashSeed, Result};
+use silica_engine::{
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, GetSink,
+    MetricVisitor, Op, Progress, Scan, Shard, Sharded, Stage, StageWatch, Stages, Update,
+    WriteBatch,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A stored key of up to so many bytes is made on the stack if it is the only one.
+const SMALL_BYTES: usize = 256;
+/// Entries of all databases that a scan visits before it goes on later.
+const VISITS_MAX: usize = 4096;
+
+/// A database.
+pub(crate) struct View {
+    mica: Arc<Mica>,
+    naming: Naming,
+    descriptor: Descriptor,
+    _keeper: Arc<dyn Send + Sync>,
+}
+
+/// How the keys of a database are stored.
+#[derive(Clone)]
+struct Naming {
+    family: Arc<Family>,
+    space: usize,
+}
+
+impl Naming {
+    /// True if `keys` are stored as they are.
+    #[inline]
+    fn keeps<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        self.space == 0 && !keys.any(|key| key.first() == Some(&MARK))
+    }
+
+    /// Calls `work` with `keys` as they are stored.
+    #[inline]
+    fn with_keys<T>(&self, keys: &[&[u8]], work: impl FnOnce(&[&[u8]]) -> T) -> T {
+        if self.keeps(keys.iter().copied()) {
+            return work(keys);
+        }
+        let mut bytes = Vec::with_capacity(match keys {
+            [key] => SMALL_BYTES.max(key.len() + PREFIX_BYTES),
+            _ => keys.iter().map(|key| key.len() + PREFIX_BYTES).sum(),
+        });
+        let mut push = |key: &&[u8]| -> Range<usize> {
+            let start = bytes.len();
+            self.family.push_prefix(self.space, key, &mut bytes);
+            bytes.extend_from_slice(key);
+            start..bytes.len()
+        };
+        if let [key] = keys {
+            push(key);
+            return work(&[&bytes]);
+        }
+        let ranges: Vec<Range<usize>> = keys.iter().map(&mut push).collect();
+        let stored: Vec<&[u8]> = ranges.into_iter().map(|range| &bytes[range]).collect();
+        work(&stored)
+    }
+
+    /// Calls `work` with the operations as they are stored.
+    fn with_ops<T>(&self, ops: &[Op<'_>], work: impl FnOnce(&[Op<'_>]) -> T) -> T {
+        if self.keeps(ops.iter().map(|op| op.key)) {
+            return work(ops);
+        }
+        let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
+        self.with_keys(&keys, |stored| {
+            let kinds = ops.iter().map(|op| op.kind);
+            let ops: Vec<Op<'_>> =
+                stored.iter().zip(kinds).map(|(key, kind)| Op { key, kind }).collect();
+            work(&ops)
+        })
+    }
+
+    /// Calls `work` with `key` as it is stored.
+    fn with_key<T>(&self, key: &[u8], work: impl FnOnce(&[u8]) -> T) -> T {
+        self.with_keys(&[key], |stored| work(stored[0]))
+    }
+}
+
+impl View {
+    pub(crate) fn new(
+        mica: &Arc<Mica>,
+        family: &Arc<Family>,
+        space: usize,
+        keeper: Arc<dyn Send + Sync>,
+    ) -> Self {
+        let mut descriptor = mica.descriptor;
+        // Of space 0 for keys that begin with the mark.
+        descriptor.limits.key_bytes_max -= if space == 0 { 1 } else { PREFIX_BYTES };
+        let naming = Naming { family: Arc::clone(family), space };
+        View { mica: Arc::clone(mica), naming, descriptor, _keeper: keeper }
+    }
+
+    /// Refuses keys that are over the limit of the database.
+    fn check<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let most = self.descriptor.limits.key_bytes_max;
+        keys.try_for_each(|key| at_most(key.len(), most, "key"))
+    }
+
+    fn is_first(&self) -> bool {
+        self.naming.space == 0
+    }
+}
+
+impl Engine for View {
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.naming.with_keys(keys, |keys| self.mica.get_many(keys, sink))
+    }
+
+    fn get_many_staged(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        stages: &mut Stages<'_>,
+    ) -> Result<()> {
+        stages.enter(Stage::Memory);
+        self.get_many(keys, sink)
+    }
+
+    fn reports_in_order(&self) -> bool {
+        true
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, _: Durability) -> Result<()> {
+        let bytes_max = self.descriptor.limits.batch_bytes_max;
+        self.check(batch.ops().iter().map(|op| op.key))?;
+        self.naming.with_ops(batch.ops(), |ops| self.mica.apply(ops, bytes_max))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.mica.maintain(budget)
+    }
+
+    /// The figures of all databases stand with the space that is the first database at first, so
+    /// that sums over all databases are right.
+    fn metrics(&self, visitor: &mut dyn MetricVisitor) {
+        let entries = self.mica.entries_of(self.naming.space) as f64;
+        match self.is_first() {
+            true => self.mica.metrics(&mut Own { visitor, entries }),
+            false => visitor.metric("entries_estimate", entries),
+        }
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.mica.verify()
+    }
+
+    fn as_scan(&self) -> Option<&dyn Scan> {
+        Some(self)
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+
+    fn as_sharded(&self) -> Option<&dyn Sharded> {
+        Some(self)
+    }
+
+    fn as_admin(&self) -> Option<&dyn Admin> {
+        Some(self)
+    }
+}
+
+/// Metrics of a whole cache, but for the entries, which are those of one database.
+struct Own<'v> {
+    visitor: &'v mut dyn MetricVisitor,
+    entries: f64,
+}
+
+impl MetricVisitor for Own<'_> {
+    fn metric(&mut self, name: &'static str, value: f64) {
+        self.visitor.metric(name, if name == "entries_estimate" { self.entries } else { value });
+    }
+}
+
+impl Scan for View {
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        let (mut found, mut visits, mut next) = (0, 0, Some(cursor));
+        while let Some(cursor) = next
+            && found < limit.max(1)
+            && (visits < VISITS_MAX || limit > VISITS_MAX)
+        {
+            next = self.mica.scan(cursor, limit.max(1) - found, &mut |stored, entry| {
+                visits += 1;
+                if let Some(key) = self.naming.family.key_of(self.naming.space, stored) {
+                    found += 1;
+                    visit(key, entry);
+                }
+            })?;
+        }
+        Ok(next)
+    }
+
+    fn cursor_of(&self, key: &[u8]) -> u64 {
+        self.naming.with_key(key, |key| self.mica.cursor_of(key))
+    }
+}
+
+impl Atomic for View {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.check([key].into_iter())?;
+        self.naming.with_key(key, |key| self.mica.update(key, durability, decide))
+    }
+
+    fn update_many(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        self.check(keys.iter().copied())?;
+        self.naming.with_keys(keys, |keys| self.mica.update_many(keys, durability, decide))
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        self.check(keys.iter().copied())?;
+        self.naming.with_keys(keys, |keys| self.mica.update_all(keys, durability, decide))
+    }
+}
+
+impl Admin for View {
+    fn count(&self, exact: bool) -> Result<Count> {
+        if exact {
+            let mut entries = 0;
+            self.scan(0, usize::MAX, &mut |_, _| entries += 1)?;
+            return Ok(Count { low: entries, estimate: entries, high: entries });
+        }
+        let entries = self.mica.entries_of(self.naming.space);
+        Ok(Count { low: 0, estimate: entries, high: entries })
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.mica.clear_space(&self.naming.family, self.naming.space)
+    }
+
+    fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
+        self.mica.checkpoint(target)
+    }
+
+    /// All databases are closed with the first space.
+    fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        if self.is_first() { self.mica.close(progress) } else { Ok(()) }
+    }
+
+    /// All databases are saved with the first space.
+    fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        if self.is_first() { self.mica.save(progress) } else { Ok(self.mica.home.is_some()) }
+    }
+
+    fn inspect(&self) -> Result<String> {
+        self.mica.inspect()
+    }
+}
+
+impl Sharded for View {
+    fn shards(&self) -> usize {
+        self.mica.shards()
+    }
+
+    fn shard_of(&self, key: &[u8]) -> usize {
+        self.naming.with_key(key, |key| self.mica.shard_of(key))
+    }
+
+    fn shards_of(&self, keys: &[&[u8]], each: &mut dyn FnMut(usize, usize)) {
+        self.naming.with_keys(keys, |keys| self.mica.shards_of(keys, each));
+    }
+
+    /// Only of the first space, and there keys that begin with 0xFF are elsewhere: who sends these
+    /// by the seed finds another partition's owner, who hands them on.
+    fn seed(&self) -> Option<HashSeed> {
+        if self.is_first() { self.mica.seed() } else { None }
+    }
+
+    /// A partition is the same one for all databases: who has it for one has to give that up before
+    /// taking it for another.
+    fn take(&self, number: usize) -> Result<Box<dyn Shard>> {
+        let shard = self.mica.take(number)?;
+        Ok(Box::new(ViewShard { naming: self.naming.clone(), shard }))
+    }
+}
+
+/// A partition, as the owner uses it for one database.
+struct ViewShard {
+    naming: Naming,
+    shard: Box<dyn Shard>,
+}
+
+impl Shard for ViewShard {
+    fn number(&self) -> usize {
+        self.shard.number()
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        let ViewShard { naming, shard } = self;
+        naming.with_keys(keys, |keys| shard.get_many(keys, sink))
+    }
+
+    fn write(&mut self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let ViewShard { naming, shard } = self;
+        if naming.keeps(batch.ops().iter().map(|op| op.key)) {
+            return shard.write(batch, durability);
+        }
+        naming.with_ops(batch.ops(), |ops| {
+            let mut stored = WriteBatch::new();
+            for op in ops {
+                stored.push(*op);
+            }
+            shard.write(&stored, durability)
+        })
+    }
+
+    fn update_many(
+        &mut self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
+    ) -> Result<usize> {
+        let ViewShard { naming, shard } = self;
+        naming.with_keys(keys, |keys| shard.update_many(keys, durability, decide))
+    }
+}
