@@ -85,7 +85,6 @@ const TEMPLATES: &[&str] = &[
     "BITCOUNT K",
     "TOUCH K",
     "OBJECT ENCODING K",
-    "DUMP K",
     "WATCH K",
     "EVAL return(redis.call('set',KEYS[1],ARGV[1])) 1 K 4",
     "EVAL redis.call('incr',KEYS[1]);redis.call('del',KEYS[2]) 2 K L",
