@@ -92,7 +92,11 @@ const TEMPLATES: &[&str] = &[
 fn request(random: &mut Prng) -> String {
     let keys = ["a", "b", "c", "d{x}"];
     let mut pick = |list: &[&str]| list[random.below(list.len() as u64) as usize].to_string();
-    let (k, l) = (pick(&keys), pick(&keys));
+    let (k, mut l) = (pick(&keys), pick(&keys));
+    if k == l {
+        // MSETNX of one key twice calls it new twice.
+        l = "e".into();
+    }
     let template = pick(TEMPLATES);
     let words = template.split(' ').map(|word| match word {
         "K" => k.clone(),
