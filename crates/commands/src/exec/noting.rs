@@ -125,6 +125,10 @@ impl Executor {
 
     /// Notes the keys of a read that are not there.
     pub(super) fn note_misses(&self, db: u8, read: &Read, args: Args<'_>, slots: &[Slot]) {
+        // OBJECT and MEMORY only look, as in Redis.
+        if args.memcached().is_none() && find(args.get(0)).is_none() {
+            return;
+        }
         let misses = read.keys(args).zip(slots).filter(|(_, slot)| **slot == Slot::Missing);
         let mut journal = self.journal.borrow_mut();
         journal.events.extend(misses.map(|(key, _)| events::miss(db, key)));
