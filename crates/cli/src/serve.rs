@@ -56,7 +56,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
     check_durability(&keyspace)?;
-    let config = Config { durability: keyspace.durability(), ..config };
+    let durability = keyspace.durability();
+    let config = Config { durability, directory: Some(path.clone()), ..config };
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
@@ -300,6 +301,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
             Some(address) => addresses("--admin", address)?.into_iter().next(),
             None => None,
         },
+        directory: args.flash.clone(),
         loops: if args.loops == 0 { default.loops } else { args.loops },
         event_loop: args.event_loop.into(),
         mode: args.mode.into(),

@@ -93,6 +93,7 @@
 //! * `topics`, `tracking`: messages of channels, and which keys were written;
 //! * `budget`: the memory of all clients;
 //! * `calls`, `errors`, `rates`, `slowlog`, `stats`: what INFO and SLOWLOG show;
+//! * `view`: what an observer sees who is no client;
 //! * `database_set`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a
 //!   whole.
 //!
@@ -137,6 +138,7 @@ mod topics;
 mod tracking;
 mod transaction;
 mod unsupported;
+mod view;
 mod watch;
 
 pub use acl::{Acl, User};
@@ -162,4 +164,5 @@ pub use session::Session;
 pub use stats::{Counters, Stats};
 pub use table::{Answer, BurstLimits, Modify, command_names};
 pub use topics::{Delivery, Published};
+pub use view::{BURST_POWERS, ClientView, ProcessView, SlowView};
 pub use watch::Watchers;

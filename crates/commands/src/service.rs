@@ -23,6 +23,7 @@ use crate::slowlog::{Latency, SlowLog};
 use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
+use crate::view::StageSums;
 use crate::watch::Watches;
 use silica::engine::{Durability, Error, ErrorKind, Result};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
@@ -88,6 +89,8 @@ pub struct Service {
     pub(crate) slowlog: SlowLog,
     /// How long bursts took.
     pub(crate) latency: Latency,
+    /// Where a sample of reads spent its time.
+    pub(crate) stage_sums: StageSums,
     /// Who is told which keys were written.
     pub(crate) tracking: Tracking,
     /// Whether requests have to wait.
@@ -158,6 +161,7 @@ impl Service {
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
+            stage_sums: StageSums::default(),
             tracking: Tracking::default(),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
@@ -212,7 +216,12 @@ impl Service {
     /// The time at which a burst is handed to the workers, where somebody wants to know how long
     /// bursts wait for them; else 0.
     pub fn queued_ns(&self) -> u64 {
-        if self.slowlog.shows_stages() { self.monotonic_ns() } else { 0 }
+        let shows_all = self.slowlog.shows_stages();
+        if !shows_all && !self.stage_sums.is_observed() {
+            return 0;
+        }
+        let now_ns = self.monotonic_ns();
+        if shows_all || self.stage_sums.takes(now_ns) { now_ns } else { 0 }
     }
 
     /// Nanoseconds of a clock that never goes back.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Seconds of which LATENCY keeps the peaks.
 const PEAKS_MAX: usize = 160;
 /// Powers of two of microseconds that are told apart; the last is over a day.
-const POWERS: usize = 32;
+pub(crate) const POWERS: usize = 32;
 /// Entries of the log, whatever is set.
 const LEN_MAX: usize = 100_000;
 
@@ -177,6 +177,11 @@ impl Latency {
         let Some(first) = counts.iter().position(is_some) else { return Vec::new() };
         let last = counts.iter().rposition(is_some).unwrap_or(first);
         (first..=last).map(|power| (1 << power, counts[power])).collect()
+    }
+
+    /// Bursts since the start by their power of two, whatever was reset.
+    pub(crate) fn all_bursts(&self) -> [u64; POWERS] {
+        std::array::from_fn(|power| self.bursts_of(power))
     }
 
     /// Forgets how long bursts took.

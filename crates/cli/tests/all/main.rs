@@ -4,6 +4,7 @@ mod calls;
 mod cli;
 mod client_pages;
 mod clients;
+mod dashboard;
 mod databases;
 mod door;
 mod expiry;
