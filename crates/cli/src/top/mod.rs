@@ -62,7 +62,10 @@ fn print(address: &str, span: &Span<'_>, output: &mut Output) -> Result<()> {
             output.line(format!("  {name:<26} {value:>14}"))?;
         }
     }
-    span.after.refused.iter().try_for_each(|refusal| output.line(format!("not told: {refusal}")))?;
+    span.after
+        .refused
+        .iter()
+        .try_for_each(|refusal| output.line(format!("not told: {refusal}")))?;
     let object = output.object();
     object.insert("address".into(), address.into());
     object.insert("fields".into(), fields(span.after).into());
@@ -72,9 +75,7 @@ fn print(address: &str, span: &Span<'_>, output: &mut Output) -> Result<()> {
                "age_s": c.age_s, "idle_s": c.idle_s, "bytes": c.bytes})
     };
     object.insert("clients".into(), span.after.clients.iter().map(client).collect());
-    let slow = |slow: &sample::Slow| {
-        json!({"unix_s": slow.unix_s, "micros": slow.micros, "request": slow.request})
-    };
+    let slow = |slow: &sample::Slow| json!({"unix_s": slow.unix_s, "micros": slow.micros, "request": slow.request});
     object.insert("slow_requests".into(), span.after.slow.iter().map(slow).collect());
     object.insert("not_told".into(), span.after.refused.clone().into());
     Ok(())

@@ -192,10 +192,13 @@ fn times(reply: &Reply) -> BTreeMap<u64, u64> {
         }
     }
     let mut sum = 0;
-    counts.into_iter().map(|(micros, count)| {
-        sum += count;
-        (micros, sum)
-    }).collect()
+    counts
+        .into_iter()
+        .map(|(micros, count)| {
+            sum += count;
+            (micros, sum)
+        })
+        .collect()
 }
 
 /// What happened between two samples.
@@ -247,8 +250,12 @@ pub(super) mod tests {
 
     #[test]
     fn servers_of_both_kinds_tell_their_databases() {
-        let silica = sample(Instant::now(), 0, "# Silica\r\ndb0_engine:wip\r\ndb0_gets:5\r\n\
-            db0_entries_estimate:7\r\ndb3_engine:mica\r\ndb3_gets:6\r\n");
+        let silica = sample(
+            Instant::now(),
+            0,
+            "# Silica\r\ndb0_engine:wip\r\ndb0_gets:5\r\n\
+            db0_entries_estimate:7\r\ndb3_engine:mica\r\ndb3_gets:6\r\n",
+        );
         assert_eq!(silica.total("gets"), Some(11.0));
         let engines: Vec<_> =
             silica.databases().into_iter().map(|d| (d.number, d.engine, d.keys)).collect();

@@ -218,7 +218,7 @@ impl Screen {
                 shown::seconds(c.age_s),
             ])
         });
-        let widths = [22, 12, 2, 12, 10, 9, 9].map(Constraint::Length);
+        let widths = [21, 10, 2, 12, 9, 8, 8].map(Constraint::Length);
         let head = ["address", "name", "db", "last command", "memory", "idle", "age"];
         let table = Table::new(rows, widths).header(Row::new(head).style(quiet()));
         let order = if self.is_reversed { ", reversed" } else { "" };

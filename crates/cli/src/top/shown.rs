@@ -84,7 +84,10 @@ pub(super) fn device(span: &Span<'_>) -> Vec<Row> {
         ("users/s", rate(&["user_bytes_written"]).map(bytes)),
         ("log/s", rate(&["log_bytes_written"]).map(bytes)),
         ("flush/s", rate(&["flush_bytes_written"]).map(bytes)),
-        ("compaction/s", rate(&["compaction_bytes_written", "conversion_bytes_written"]).map(bytes)),
+        (
+            "compaction/s",
+            rate(&["compaction_bytes_written", "conversion_bytes_written"]).map(bytes),
+        ),
         ("merge/s", rate(&["merge_bytes_written", "value_log_bytes_written"]).map(bytes)),
         ("live", sample.total("live_bytes").map(bytes)),
         ("dead", sample.total("dead_bytes").map(bytes)),

@@ -114,11 +114,11 @@ fn the_page_draws_in_every_size_and_theme() {
     let directory = scratch("dashboard-drawn");
     let (_server, admin) = busy(&directory);
     let url = format!("http://{admin}/");
-    let files = [("wide", "1440,1800", &[][..]), ("phone", "390,3000", &[]), (
-        "dark",
-        "1440,1800",
-        &["--blink-settings=preferredColorScheme=0"],
-    )];
+    let files = [
+        ("wide", "1440,1800", &[][..]),
+        ("phone", "390,3000", &[]),
+        ("dark", "1440,1800", &["--blink-settings=preferredColorScheme=0"]),
+    ];
     let mut lightness = Vec::new();
     for (name, size, more) in files {
         let file: PathBuf = directory.join(format!("{name}.png"));

@@ -30,5 +30,6 @@ mod repair;
 mod serve_options;
 mod sql;
 mod support;
+mod top;
 mod transfer;
 mod tune;

@@ -110,7 +110,8 @@ impl Answer {
             ("Referrer-Policy", "no-referrer"),
         ];
         let mut response = Response::from_string(self.body).with_status_code(self.status);
-        let headers = headers.iter().filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
+        let headers =
+            headers.iter().filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
         headers.for_each(|header| response.add_header(header));
         // A client that is gone wants no answer.
         let _ = request.respond(response);

@@ -80,8 +80,12 @@ const WRITTEN: [&str; 6] = [
 ];
 
 /// Metrics of writes that were slowed, or waited.
-const SLOWED: [&str; 4] =
-    ["writes_slowed", "writes_waited_for_sync", "writes_waited_for_segment", "writes_waited_for_job"];
+const SLOWED: [&str; 4] = [
+    "writes_slowed",
+    "writes_waited_for_sync",
+    "writes_waited_for_segment",
+    "writes_waited_for_job",
+];
 
 type Of = fn(&Snapshot) -> f64;
 
@@ -162,7 +166,10 @@ pub(super) const SERIES: [Series; 42] = [
         "merge_bytes_written",
         Rate(|s| s.sum(&["merge_bytes_written", "value_log_bytes_written"])),
     ),
-    series("write_amplification", Quotient(|s| s.sum(&WRITTEN), |s| s.engine("user_bytes_written"))),
+    series(
+        "write_amplification",
+        Quotient(|s| s.sum(&WRITTEN), |s| s.engine("user_bytes_written")),
+    ),
     series("slowed_writes", Rate(|s| s.sum(&SLOWED))),
     series("live_bytes", Gauge(|s| s.engine("live_bytes"))),
     series("dead_bytes", Gauge(|s| s.engine("dead_bytes"))),

@@ -138,12 +138,24 @@ fn figure(figure: &Figure) -> Value {
     })
 }
 
+/// A whole number with commas between its thousands.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let parts: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|part| std::str::from_utf8(part).expect("digits are ASCII"))
+        .collect();
+    parts.join(",")
+}
+
 /// The sentences of an answer.
 fn words(why: &Why) -> Vec<String> {
     let prediction = &why.prediction;
     let mut words = vec![format!(
-        "The model predicts {:.0} operations a second, limited by {}.",
-        prediction.throughput,
+        "The model predicts {} operations a second, limited by {}.",
+        grouped(prediction.throughput),
         prediction.bottleneck().name()
     )];
     if let Some((term, extra)) = &why.extra_bytes {
@@ -155,7 +167,7 @@ fn words(why: &Why) -> Vec<String> {
     }
     let stall = |stall: &Stall| {
         let Stall { meaning, writes, share, .. } = stall;
-        format!("{writes:.0} writes ({:.2} %) waited: {meaning}.", 100.0 * share)
+        format!("{} writes ({:.2} %) waited: {meaning}.", grouped(*writes), 100.0 * share)
     };
     words.extend(why.stalls.iter().map(stall));
     words.extend(why.advice.iter().cloned());
@@ -165,6 +177,11 @@ fn words(why: &Why) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!([0.0, 999.4, 7_175_389.0].map(grouped), ["0", "999", "7,175,389"]);
+    }
 
     #[test]
     fn fields_of_info_keep_their_numbers() {

@@ -1,9 +1,9 @@
 //! The admin port.
 
 use crate::support::{Client, Probe, Source, config, start_with};
+use silica::tune::recommend::WHY_METRICS;
 use silica::{DEFAULT_KEYSPACE, Durability, OpenOptions};
 use silica_server::{Config, Mode, Server};
-use silica::tune::recommend::WHY_METRICS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -169,7 +169,8 @@ fn every_metric_of_the_dashboard_for_grafana_exists() {
         silica::MetricKind::Counter => "_total",
         _ => "",
     };
-    known.extend(silica::metrics().iter().map(|m| format!("silica_engine_{}{}", m.name, suffix(m))));
+    known
+        .extend(silica::metrics().iter().map(|m| format!("silica_engine_{}{}", m.name, suffix(m))));
     known.extend(WHY_METRICS.iter().map(|(name, ..)| format!("silica_{name}")));
     let panels = dashboard["panels"].as_array().unwrap();
     let exprs = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
@@ -199,11 +200,12 @@ fn status_has_the_numbers_of_info() {
         let Some((name, value)) = line.split_once(':') else { continue };
         let is_moving = ["uptime", "used_", "server_time", "instantaneous", "mem_", "total_net"]
             .iter()
-            .chain(&["burst", "total_commands", "open_descriptors", "clients_bytes"])
+            .chain(&["burst", "total_commands", "open_descriptors", "clients_bytes", "read_bursts"])
             .any(|start| name.starts_with(start));
         let sections = ["server", "clients", "memory", "persistence", "stats", "cpu"];
         let found = sections.iter().find_map(|section| status[section].get(name));
-        let of_database = name.strip_prefix("db0_").and_then(|name| status["databases"][0].get(name));
+        let of_database =
+            name.strip_prefix("db0_").and_then(|name| status["databases"][0].get(name));
         let Some(found) = found.or(of_database).filter(|_| !is_moving) else { continue };
         let shown = found.as_str().map_or_else(|| found.to_string(), str::to_string);
         let is_equal = shown == value || shown.parse::<f64>().ok() == value.parse().ok();

@@ -2,7 +2,9 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 190;
-const MARGIN = {top: 18, right: 92, bottom: 34, left: 56};
+const MARGIN = {top: 18, right: 60, bottom: 34, left: 56};
+/** Width of a character of a label, about, in pixels. */
+const LABEL_PX = 6.4;
 
 /** Ticks from 0 to `max` at round numbers; of bytes, round in their unit. */
 function linearTicks(max, isBytes) {
@@ -48,13 +50,14 @@ function timeTicks(spanS) {
 
 class Chart {
   /**
-   * `spec`: title, unit, format (a function), series [{name, label, colour, dash}], and where they
-   * are wanted `isLog`, `max` (the end of the axis of a share), `isBytes`, `constants` (a function
+   * `spec`: title, unit, format (a function), series [{name, label, colour, dash}] (`of` where it
+   * is computed from the history), and where they are wanted `isLog`, `max` (the end of the axis of a share), `isBytes`, `constants` (a function
    * that returns [{label, colour, value}], dashed lines).
    */
   constructor(host, spec) {
     this.spec = spec;
     this.cursor = null;
+    this.right = MARGIN.right;
     this.svg = document.createElementNS(SVG, 'svg');
     this.svg.setAttribute('role', 'img');
     this.svg.setAttribute('tabindex', '0');
@@ -93,10 +96,14 @@ class Chart {
     document.getElementById('said').textContent = `${this.spec.title}: ${said}`;
   }
 
+  values(history, series) {
+    return series.of ? series.of(history) : history.series[series.name];
+  }
+
   rows(index) {
     const {history} = this.plot;
     return this.spec.series.map(series => {
-      const value = history.series[series.name][index];
+      const value = this.values(history, series)[index];
       return [series.label, this.spec.format(value === null ? NaN : value), series.colour];
     });
   }
@@ -125,7 +132,15 @@ class Chart {
   /** Draws what `history` has of the last `spanS` seconds. */
   draw(history, spanS) {
     const width = this.svg.clientWidth || 400;
-    const right = width - MARGIN.right;
+    // Labels have what the widest so far took, so that the curves do not jump.
+    const texts = this.spec.series.map(series => {
+      const values = this.values(history, series);
+      const last = values.length ? values[values.length - 1] : null;
+      return `${series.label} ${last === null ? '' : this.spec.format(last)}`;
+    });
+    const wanted = Math.max(...texts.map(text => text.length)) * LABEL_PX + 12;
+    this.right = Math.max(this.right, wanted);
+    const right = width - this.right;
     const bottom = HEIGHT - MARGIN.bottom;
     const times = history.end_ms;
     const now = times.length ? times[times.length - 1] : Date.now();
@@ -142,7 +157,7 @@ class Chart {
     }
     const gap = 2.5 * history.step_s * 1000;
     for (const series of this.spec.series) {
-      const values = history.series[series.name];
+      const values = this.values(history, series);
       const dash = series.dash ? ` stroke-dasharray="${series.dash}"` : '';
       parts.push(`<path class="curve" stroke="var(--${series.colour})"${dash}
         d="${this.path(times, values, toX, scale.toY, gap)}"/>`);
@@ -168,7 +183,7 @@ class Chart {
 
   /** The vertical axis: its ticks, and where a value is drawn. */
   scale(history, constants, bottom) {
-    const all = this.spec.series.flatMap(series => history.series[series.name])
+    const all = this.spec.series.flatMap(series => this.values(history, series))
       .concat(constants.map(({value}) => value)).filter(isNumber);
     const high = Math.max(0, ...all);
     const height = bottom - MARGIN.top;

@@ -28,8 +28,9 @@ function chartSpecs(state) {
     {title: 'Memory', unit: 'bytes', format: format.bytes, isBytes: true, constants: limit, least: 1,
       series: [line('used_bytes', 'used', 'c1'), line('index_bytes', 'indexes', 'c3'),
         line('clients_bytes', 'clients', 'c4')]},
-    {title: 'Write amplification', unit: 'bytes written for each byte put', format: format.ratio,
-      constants: predicted, least: 1, series: [line('write_amplification', 'now', 'c1')]},
+    {title: 'Write amplification', unit: 'bytes for each byte put, over 30 rows', format: format.ratio,
+      constants: predicted, least: 1,
+      series: [{...line('write_amplification', 'measured', 'c1'), of: smoothAmplification}]},
     {title: 'Background work', unit: 'bytes written a second', format: format.bytes, isBytes: true,
       least: 1024, series: [
         line('user_bytes_written', 'users', 'c5', '5 3'), line('log_bytes_written', 'log', 'c1'),
@@ -48,6 +49,29 @@ function chartSpecs(state) {
     {title: 'Connections', unit: 'open', format: format.count, least: 10,
       series: [line('clients', 'open', 'c1')]},
   ];
+}
+
+/** Rows over which write amplification is taken: a single second may have compactions only. */
+const AMPLIFICATION_ROWS = 30;
+
+/** Bytes written for each byte put, over the rows up to each; null before anything was put. */
+function smoothAmplification(history) {
+  const {series} = history;
+  if (history.amplification) return history.amplification;
+  const written = ['log', 'flush', 'compaction', 'merge'].map(name => series[`${name}_bytes_written`]);
+  const users = series.user_bytes_written;
+  let [all, put] = [0, 0];
+  history.amplification = users.map((value, row) => {
+    const sum = at => written.reduce((bytes, values) => bytes + (values[at] || 0), 0);
+    all += sum(row);
+    put += value || 0;
+    if (row >= AMPLIFICATION_ROWS) {
+      all -= sum(row - AMPLIFICATION_ROWS);
+      put -= users[row - AMPLIFICATION_ROWS] || 0;
+    }
+    return put > 1 ? all / put : null;
+  });
+  return history.amplification;
 }
 
 /** The write amplification that the model of the first database on a device predicts. */
@@ -78,7 +102,6 @@ function tiles(state) {
   const now = name => latest(history, name);
   const written = status.databases.map(database => database.write_amplification).find(isNumber);
   const expected = predictedAmplification(models);
-  const amplification = isNumber(now('write_amplification')) ? now('write_amplification') : written;
   const keys = total(status, 'entries_estimate');
   const dead = total(status, 'dead_bytes');
   return [
@@ -90,7 +113,7 @@ function tiles(state) {
     ['99 of 100 bursts within', format.micros(now('p99_us')), `half within ${format.micros(now('p50_us'))}`],
     ['Memory used', format.bytes(memory.used_memory),
       memory.maxmemory ? `of ${format.bytes(memory.maxmemory)}` : 'no limit was set'],
-    ['Write amplification', format.ratio(amplification),
+    ['Write amplification', format.ratio(written),
       isNumber(expected) ? `the model predicts ${format.ratio(expected)}` : 'no model of this engine'],
     ['Keys', format.count(keys), isNumber(dead) ? `${format.bytes(dead)} dead` : 'estimated'],
     ['Disk free', status.disk ? format.bytes(status.disk.free_bytes) : NOTHING,
