@@ -169,7 +169,10 @@ mod tests {
         // More than all is shown as it is, and other units know no whole.
         assert_eq!(axis_end(130.0, "percent"), 150.0);
         assert_eq!(axis_end(97.0, "MiB"), 100.0);
-        assert_eq!([1.01, 2.0, 87.0, 8100.0].map(|most| axis_end(most, "")), [1.2, 2.0, 100.0, 1e4]);
+        assert_eq!(
+            [1.01, 2.0, 87.0, 8100.0].map(|most| axis_end(most, "")),
+            [1.2, 2.0, 100.0, 1e4]
+        );
     }
 
     #[test]

@@ -7,10 +7,9 @@ use crate::results::{Machine, Remark};
 use serde::Serialize;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::charts::{Axes, Panel, Series as Points, draw};
+use silica_bench::palette::axis_end;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// Space above the highest point of a chart, for the names of its lines.
 
 /// One workload of one store with one number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]

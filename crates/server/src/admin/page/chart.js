@@ -132,12 +132,14 @@ class Chart {
   /** Draws what `history` has of the last `spanS` seconds. */
   draw(history, spanS) {
     const width = this.svg.clientWidth || 400;
+    const constants = this.spec.constants ? this.spec.constants() : [];
     // Labels have what the widest so far took, so that the curves do not jump.
-    const texts = this.spec.series.map(series => {
+    const texts = constants.map(({label, value}) => `${label} ${this.spec.format(value)}`);
+    for (const series of this.spec.series) {
       const values = this.values(history, series);
       const last = values.length ? values[values.length - 1] : null;
-      return `${series.label} ${last === null ? '' : this.spec.format(last)}`;
-    });
+      texts.push(`${series.label} ${last === null ? '' : this.spec.format(last)}`);
+    }
     const wanted = Math.max(...texts.map(text => text.length)) * LABEL_PX + 12;
     this.right = Math.max(this.right, wanted);
     const right = width - this.right;
@@ -145,7 +147,6 @@ class Chart {
     const times = history.end_ms;
     const now = times.length ? times[times.length - 1] : Date.now();
     const toX = time => right - (now - time) / 1000 / spanS * (right - MARGIN.left);
-    const constants = this.spec.constants ? this.spec.constants() : [];
     const scale = this.scale(history, constants, bottom);
     const parts = [this.axes(scale, spanS, {width, right, bottom})];
     const labels = [];

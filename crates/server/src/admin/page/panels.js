@@ -100,7 +100,8 @@ function tiles(state) {
   const {status, history, models} = state;
   const {memory, clients, stats} = status;
   const now = name => latest(history, name);
-  const written = status.databases.map(database => database.write_amplification).find(isNumber);
+  const written = status.databases.filter(database => database.user_bytes_written > 0)
+    .map(database => database.write_amplification).find(isNumber);
   const expected = predictedAmplification(models);
   const keys = total(status, 'entries_estimate');
   const dead = total(status, 'dead_bytes');
@@ -110,11 +111,11 @@ function tiles(state) {
     ['Reads a second', format.count(now('reads')), `${format.count(stats.keyspace_hits)} hits in all`],
     ['Writes a second', format.count(now('writes')), `${format.count(now('slowed_writes'))} slowed a second`],
     ['Hit ratio', format.percent(now('hit_ratio')), `${format.count(stats.keyspace_misses)} misses in all`],
-    ['99 of 100 bursts within', format.micros(now('p99_us')), `half within ${format.micros(now('p50_us'))}`],
+    ['p99 of bursts', format.micros(now('p99_us')), `p50 ${format.micros(now('p50_us'))}`],
     ['Memory used', format.bytes(memory.used_memory),
       memory.maxmemory ? `of ${format.bytes(memory.maxmemory)}` : 'no limit was set'],
     ['Write amplification', format.ratio(written),
-      isNumber(expected) ? `the model predicts ${format.ratio(expected)}` : 'no model of this engine'],
+      isNumber(expected) ? `the model: ${format.ratio(expected)}` : 'no model of this engine'],
     ['Keys', format.count(keys), isNumber(dead) ? `${format.bytes(dead)} dead` : 'estimated'],
     ['Disk free', status.disk ? format.bytes(status.disk.free_bytes) : NOTHING,
       status.disk ? `of ${format.bytes(status.disk.bytes)}` : 'nothing is on a disk'],
