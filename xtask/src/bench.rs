@@ -84,8 +84,9 @@ pub fn run(steps: &mut Steps) {
     steps.inside("figures of TurboHash and SPTree", || pmem(&binary, &scratch));
     steps.inside("figures of the file system", || lfs(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
-    let target = steps.target().to_path_buf();
-    steps.inside("build of examples", || build_examples(&scratch));
+    let (root, target) = (steps.root().to_path_buf(), steps.target().to_path_buf());
+    steps.inside("build of examples", || build_examples(&root, &scratch));
+    steps.inside("short programs", || short_programs(&root, &target, &scratch));
     steps.inside("simulators", || simulators(&target, &scratch));
     steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("modes of mica by cores", || modes(&target, &scratch));
@@ -103,13 +104,42 @@ pub fn run(steps: &mut Steps) {
 }
 
 /// With everything that the workspace was built with, so that nothing is built anew for them.
-fn build_examples(scratch: &Path) -> Result<(), String> {
+fn build_examples(root: &Path, scratch: &Path) -> Result<(), String> {
     let mut build = cargo(&["build", "--workspace", "--quiet"]);
-    for name in ["tune_check", "experiments", "simulator_speed", "modes"] {
-        build.args(["--example", name]);
+    let of_crates = ["tune_check", "experiments", "simulator_speed", "modes"];
+    for name in of_crates.map(String::from).into_iter().chain(names_of_programs(root)?) {
+        build.args(["--example", &name]);
     }
     let outcome = run_logged(&mut build, &scratch.join("bench.log"), BUILD_LIMIT);
     if outcome.good { Ok(()) } else { Err(outcome.output) }
+}
+
+/// The programs in `examples`, each a file.
+fn names_of_programs(root: &Path) -> Result<Vec<String>, String> {
+    let directory = root.join("examples");
+    let all = std::fs::read_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let paths = all.filter_map(|entry| Some(entry.ok()?.path()));
+    let programs = paths.filter(|path| path.extension().is_some_and(|kind| kind == "rs"));
+    let name = |path: &PathBuf| Some(path.file_stem()?.to_string_lossy().into_owned());
+    let mut names: Vec<String> = programs.filter_map(|path| name(&path)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Each of them checks what it shows, and says something.
+fn short_programs(root: &Path, target: &Path, scratch: &Path) -> Result<(), String> {
+    let names = names_of_programs(root)?;
+    if names.len() < 10 {
+        return Err(format!("examples has {} programs", names.len()));
+    }
+    for name in names {
+        let mut command = Command::new(target.join("debug/examples").join(&name));
+        let outcome = run_logged(&mut command, &scratch.join("bench.log"), LIMIT);
+        if !outcome.good || outcome.output.is_empty() {
+            return Err(format!("{name}: {}", outcome.output));
+        }
+    }
+    Ok(())
 }
 
 /// Each simulator runs, and the next table to be compacted is best the largest one.

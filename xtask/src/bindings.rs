@@ -43,7 +43,12 @@ pub fn c(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// Makes the wheel, optimised, and returns its path.
-pub fn python(root: &Path) -> Result<PathBuf, String> {
+pub fn wheel(root: &Path) -> Result<PathBuf, String> {
     build(root, "silica-cli")?;
-    wheel::optimised(root, &target(root), &target(root).join("release/silica"))
+    python(root, &target(root).join("release/silica"))
+}
+
+/// Makes the wheel around `program`, optimised, and returns its path.
+pub fn python(root: &Path, program: &Path) -> Result<PathBuf, String> {
+    wheel::optimised(root, &target(root), program)
 }

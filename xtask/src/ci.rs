@@ -1,7 +1,7 @@
 //! Every check that main must pass.
 
 use crate::step::{Steps, cargo};
-use crate::{bench, binaries, compare, docs, serving, setup, tidy, zoned};
+use crate::{bench, binaries, compare, dist, docs, serving, setup, site, tidy, zoned};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,8 +25,10 @@ pub fn run(root: &Path) -> bool {
     steps.inside("a cache under mixed load for 10 s", || run.run());
     let overhead = ["run", "-q", "-p", "silica-capi", "--example", "overhead", "--", "1000"];
     steps.command("the way through C at toy size", &mut cargo(&overhead), 10 * MINUTE);
+    steps.inside("packages, installed on nothing", || dist::of_tests(root));
     zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
+    steps.inside("the pages as a site", || site::make(root).map(drop));
     bench::run(&mut steps);
     compare::run(&mut steps);
     steps.close()

@@ -9,10 +9,12 @@ mod calls;
 mod ci;
 mod compare;
 mod dax;
+mod dist;
 mod docs;
 mod machine;
 mod serving;
 mod setup;
+mod site;
 mod soak;
 mod sqlite;
 mod step;
@@ -32,12 +34,16 @@ cargo xtask TASK
   tidy          the rules of this repository that no other tool checks
   docs          writes docs/config.md and docs/metrics.md from the code
   docs --check  fails where they are not current
+  site          target/site/book: all pages as a site, every link of it tried
   calls [--against REVISION]
                 instructions of the calls that users make most, by callgrind; fails if one takes
                 over 1 % more than in REVISION
   sqlite        target/sqlite/libsqlite3.so.0: SQLite's library with Silica's storage below
   c             target/c: libsilica.so.0, libsilica.a and silica.h, optimised
   wheel         target/wheel/wheels: the Python package with the command line, optimised
+  dist          target/dist: one program that needs nothing else, in an archive and a package for
+                Debian, the wheel, checksums, and the list of what they consist of
+  dist --debug  archive and package of target/debug/silica, installed on nothing
   dax           persistent memory in an emulated machine that is killed; installs the emulator
   zoned         drives with zones in an emulated machine that is stopped; installs the emulator
   soak          the long tests (hours), licences and advisories
@@ -56,11 +62,14 @@ fn main() -> ExitCode {
         ["tidy"] => report(tidy::run(&root)),
         ["docs"] => report(docs::run(&root, false)),
         ["docs", "--check"] => report(docs::run(&root, true)),
+        ["site"] => report(site::make(&root).map(|path| println!("{}", path.display()))),
         ["calls"] => report(calls::run(&root, None)),
         ["calls", "--against", revision] => report(calls::run(&root, Some(revision))),
         ["sqlite"] => report(sqlite::run(&root).map(|path| println!("{}", path.display()))),
         ["c"] => report(bindings::c(&root).map(|path| println!("{}", path.display()))),
-        ["wheel"] => report(bindings::python(&root).map(|path| println!("{}", path.display()))),
+        ["wheel"] => report(bindings::wheel(&root).map(|path| println!("{}", path.display()))),
+        ["dist"] => report(dist::make(&root).map(|path| println!("{}", path.display()))),
+        ["dist", "--debug"] => report(dist::of_tests(&root)),
         ["dax"] => dax::run(&root),
         ["zoned"] => zoned::run(&root),
         ["soak"] => soak::run(&root, None),

@@ -46,6 +46,16 @@ pub(crate) enum Command {
     /// Look at the options of a server: those in a file, and all that it would have.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the completions of a shell, for its startup file or directory of completions.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for every command.
+    Man {
+        /// Directory for the pages; it is created where it is missing.
+        directory: PathBuf,
+    },
     /// Load a file of records; an interrupted load goes on where it was.
     Load(LoadArgs),
     /// Write the entries of a keyspace, with expiry and user bits, as tsv, csv, ndjson or Redis's

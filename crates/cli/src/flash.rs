@@ -12,7 +12,6 @@ use silica::{Error, ErrorKind, Result};
 use silica_console::{Global, Output};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// The flash in the directory of a cache.
@@ -69,9 +68,7 @@ fn create(
         return Err(Error::new(ErrorKind::Config, message));
     }
     let mut id = [0; 8];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut id))
-        .map_err(|e| Error::io("reading a random number from /dev/urandom", e))?;
+    getrandom::fill(&mut id).map_err(|e| Error::io("taking a random number", e.into()))?;
     let options = FlashImageOptions { id: u64::from_le_bytes(id), endurance: endurance.or(usual) };
     let flash = AnyFlash::create(path, geometry, options, overwrites)?;
     let words = format!("created flash of {} in {}", describe(flash.geometry()), path.display());

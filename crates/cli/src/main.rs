@@ -31,6 +31,7 @@ mod resp;
 mod scan;
 mod serve;
 mod session;
+mod shell;
 mod sql;
 mod stages;
 mod targets;
@@ -96,6 +97,8 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         }
         Some(Command::Serve(args)) => serve::run(global, &args),
         Some(Command::Config(command)) => config::run(&command, output),
+        Some(Command::Completions { shell }) => shell::completions(shell, output),
+        Some(Command::Man { directory }) => shell::man(&directory, output),
         Some(Command::Export(args)) => transfer::export(global, &args, output),
         Some(Command::Import(args)) => transfer::import(global, &args, output),
         Some(Command::Load(args)) => load::run(global, &args, output),

@@ -169,6 +169,7 @@ fn stop_on_signal(
             match wishes.hear(Instant::now()) {
                 Wish::Stop => {
                     info!("stopping on signal {signal}");
+                    tell(sd_notify::NotifyState::Stopping);
                     server.stop();
                 }
                 Wish::Nothing => {}
@@ -193,6 +194,15 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
+    // Whoever started this process may wait for it, as systemd does; without one nothing is sent.
+    tell(sd_notify::NotifyState::Ready);
+}
+
+/// Tells the service manager, if one has started this process.
+fn tell(state: sd_notify::NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        warn!("the service manager was not told: {error}");
+    }
 }
 
 /// Refuses to serve what every write would be refused by.

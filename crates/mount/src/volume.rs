@@ -4,7 +4,6 @@ use silica_base::{Error, ErrorKind, Result};
 use silica_device::blocks::{FlashDevice, FlashDrive, FlashImage, FlashImageOptions, Geometry};
 use silica_flash::{Monitor, MonitorOptions, Space};
 use silica_lfs::{Fault, FlashGround, Ground, Lfs, LfsOptions, Problem, Time, Usage};
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,8 +36,7 @@ pub struct Volume {
 
 fn random() -> Result<u64> {
     let mut bytes = [0; 8];
-    let filled = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
-    filled.map_err(|error| Error::io("reading a random number from /dev/urandom", error))?;
+    getrandom::fill(&mut bytes).map_err(|e| Error::io("taking a random number", e.into()))?;
     Ok(u64::from_le_bytes(bytes))
 }
 

@@ -10,7 +10,6 @@ use silica::engine::{Error, Result};
 use silica_base::HashSeed;
 use silica_net::datagrams::Peer;
 use silica_proto::datagram::PASS_BYTES;
-use std::io::Read;
 
 /// Makes passes and tokens.
 pub(crate) struct Passes(HashSeed);
@@ -18,9 +17,8 @@ pub(crate) struct Passes(HashSeed);
 impl Passes {
     pub(crate) fn new() -> Result<Self> {
         let mut secret = [0; 16];
-        let random =
-            std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut secret));
-        random.map_err(|e| Error::io("read random bytes for tokens", e))?;
+        getrandom::fill(&mut secret)
+            .map_err(|e| Error::io("taking random bytes for tokens", e.into()))?;
         Ok(Passes(HashSeed(secret)))
     }
 

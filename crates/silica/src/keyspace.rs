@@ -61,6 +61,12 @@ impl Keyspace {
         Keyspace { inner: Arc::new(Inner { opened, engine, place, closed, seen_before }) }
     }
 
+    /// True if `other` is the same keyspace of the same store.
+    #[cfg(feature = "async")]
+    pub(crate) fn is(&self, other: &Keyspace) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     #[inline]
     pub(crate) fn switch(&self) -> &Arc<Switch> {
         &self.inner.opened.switch

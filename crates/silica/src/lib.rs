@@ -25,13 +25,69 @@
 //! ```
 //!
 //! A store holds named **keyspaces**; each belongs to one engine, chosen when it is created. The
-//! store owns what engines must not: paths, threads, the clock and the split of memory.
+//! store owns what engines must not: paths, threads, the clock and the split of memory. Calls may
+//! come from any number of threads; a store's directory belongs to one process at a time.
+//!
+//! # Ranges, transactions, expiry
+//!
+//! On an engine that keeps an order, as the default one does:
+//!
+//! ```
+//! # let name = format!("silica-doc-lib-more-{}", std::process::id());
+//! # let directory = std::env::temp_dir().join(name);
+//! use silica::{ErrorKind, KeyRange};
+//! use std::time::Duration;
+//!
+//! let store = silica::open(&directory)?;
+//! let orders = store.keyspace("orders")?;
+//! for (key, value) in [("ann/1", "tea"), ("ann/2", "milk"), ("bob/1", "coffee")] {
+//!     orders.put(key, value)?;
+//! }
+//! // Those of one prefix, the last one first; bounds such as "a".."b" do as well.
+//! let mut of_ann = orders.range(KeyRange::prefix(b"ann/"))?.rev();
+//! assert_eq!(of_ann.next().transpose()?, Some((b"ann/2".to_vec(), b"milk".to_vec())));
+//! drop(of_ann);
+//!
+//! // What is read for an update is what it was when the writes happen, or none of them does.
+//! let mut transaction = orders.transaction()?;
+//! let old = transaction.get_for_update("bob/1")?;
+//! transaction.put("bob/1", "water");
+//! transaction.put("bob/2", old.unwrap_or_default());
+//! match transaction.commit() {
+//!     Ok(()) => {}
+//!     Err(error) if error.kind() == ErrorKind::Conflict => println!("somebody was faster"),
+//!     Err(error) => return Err(error),
+//! }
+//! assert_eq!(orders.get("bob/2")?.as_deref(), Some(&b"coffee"[..]));
+//!
+//! orders.put_with_ttl("voucher", "a tea", Duration::from_secs(3600))?;
+//! assert!(orders.ttl("voucher")?.is_some());
+//! # drop(orders);
+//! store.close()?;
+//! # std::fs::remove_dir_all(&directory).ok();
+//! # Ok::<(), silica::Error>(())
+//! ```
+//!
+//! # Where to look
+//!
+//! - [`OpenOptions`] says how a store is opened: memory, engine, durability, read-only.
+//! - [`Keyspace`] has the calls on entries; [`Snapshot`], [`Transaction`], [`Range`] come from it.
+//! - [`Silica`] has what concerns all keyspaces: [backups](Silica::backup),
+//!   [migrations](Silica::migrate) to another engine, [checks](Silica::verify).
+//! - [`Cache`] is a cache in memory, without a directory.
+//! - `silica::aio` (feature `async`) has the calls as futures.
+//! - The directory `examples` of the repository has short programs, one for each of these.
+//!
+//! A call that writes returns when the write is as durable as the store was opened for: by
+//! default, on the device. Errors have a [kind](ErrorKind) for programs and words for people.
 //!
 //! Invariant: this crate knows engines only through its [`Registry`]; no call outside
 //! `registry.rs` names one, but for caches without keyspaces ([`OpenOptions::open_cache`],
 //! [`OpenOptions::open_flash_cache`]).
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "async")]
+pub mod aio;
 mod around;
 mod auto;
 mod backup;

@@ -385,9 +385,7 @@ impl OpenOptions {
             return Ok(seed);
         }
         let mut seed = [0; 16];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed))
-            .map_err(|e| Error::io("reading a random hash seed from /dev/urandom", e))?;
+        getrandom::fill(&mut seed).map_err(|e| Error::io("taking a random seed", e.into()))?;
         Ok(seed)
     }
 

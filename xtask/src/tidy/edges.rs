@@ -167,6 +167,7 @@ const HOUSE: &[Place] = &[
     active("silica-console", "crates/console", CONSOLE),
     active("silica-cli", "crates/cli", CLI),
     active("silica-lab", "crates/lab", ANY),
+    active("silica-examples", "examples", &["silica"]),
     active("xtask", "xtask", ANY),
 ];
 

@@ -95,9 +95,7 @@ fn create(path: &Path, edges: &Path, size: Option<u64>) -> Result<()> {
         Error::new(ErrorKind::Config, "the edge list is too long for an image; give --flash")
     })?;
     let mut id = [0; 8];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut id))
-        .map_err(|e| Error::io("reading a random number from /dev/urandom", e))?;
+    getrandom::fill(&mut id).map_err(|e| Error::io("taking a random number", e.into()))?;
     let options = FlashImageOptions { id: u64::from_le_bytes(id), endurance: None };
     FlashImage::create(path, Geometry { blocks, ..IMAGE }, options).map(|_| ())
 }

@@ -1,4 +1,5 @@
-//! README.md as a newcomer has it: its blocks are pasted into a shell, in their order.
+//! README.md and the pages for newcomers as they have them: their blocks are pasted into a shell,
+//! in their order.
 
 use crate::support::{said, scratch};
 use std::net::TcpListener;
@@ -45,8 +46,8 @@ fn promised(block: &str) -> Vec<&str> {
 }
 
 /// A directory as a clone of the repository has it after a build: what was built, and the files.
-fn clone() -> PathBuf {
-    let clone = scratch("readme");
+fn clone(page: &str) -> PathBuf {
+    let clone = scratch(&page.replace('/', "-"));
     let built = clone.join("target/release");
     std::fs::create_dir_all(&built).expect("a directory");
     symlink(env!("CARGO_BIN_EXE_silica"), built.join("silica")).expect("a link");
@@ -59,30 +60,32 @@ fn clone() -> PathBuf {
     clone
 }
 
-#[test]
-fn the_blocks_work_by_copy_and_paste() {
+/// Pastes all blocks of a page into one shell, as a terminal is.
+fn paste(page: &str) {
     if Command::new("redis-cli").arg("--version").output().is_err() {
         println!("skipped: redis-cli is missing (Debian: apt-get install redis-tools)");
         return;
     }
     // Another store has the usual port, unless something of the machine's does already.
     let _redis = TcpListener::bind("127.0.0.1:6379");
-    let page = std::fs::read_to_string(repository().join("README.md")).expect("the page");
-    let blocks = blocks(&page);
+    let text = std::fs::read_to_string(repository().join(page)).expect("the page");
+    let blocks = blocks(&text);
     assert!(blocks.len() >= 4, "{blocks:?}");
     assert!(blocks.iter().map(|block| promised(block).len()).sum::<usize>() >= 4);
-    let clone = clone();
-    let path = std::env::var("PATH").unwrap_or_default();
-    // One shell for all blocks, as a terminal is. Each prints what tells its output apart.
+    let clone = clone(page);
+    // Each block prints what tells its output apart.
     let mut script = String::from("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for block in &blocks {
         script += &format!("{block}echo '--- the block is done'\n");
     }
+    let path = std::env::var("PATH").unwrap_or_default();
+    // README.md puts the program there itself.
+    let installed = if page == "README.md" { "tools" } else { "target/release" };
+    let path = format!("{}:{path}", clone.join(installed).display());
     let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(&clone).stdin(Stdio::null());
-    bash.env("PATH", format!("{}:{path}", clone.join("tools").display()));
+    bash.args(["-c", &script]).current_dir(&clone).stdin(Stdio::null()).env("PATH", path);
     let output = bash.output().expect("bash starts");
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{page}: {}", said(&output));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let printed: Vec<&str> = printed.split("--- the block is done\n").collect();
     assert_eq!(printed.len(), blocks.len() + 1, "{}", said(&output));
@@ -92,6 +95,21 @@ fn the_blocks_work_by_copy_and_paste() {
             assert!(found, "{text:?} is not in the output of\n{block}\n{}", said(&output));
         }
     }
+}
+
+#[test]
+fn the_blocks_work_by_copy_and_paste() {
+    paste("README.md");
+}
+
+#[test]
+fn the_blocks_of_the_tutorial_work() {
+    paste("docs/tutorial.md");
+}
+
+#[test]
+fn the_blocks_of_the_recipes_work() {
+    paste("docs/how-to.md");
 }
 
 /// The workspace has two programs; `cargo run` is to be this one, and `cargo build` to make both.

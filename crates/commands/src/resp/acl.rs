@@ -9,7 +9,6 @@ use crate::clients::Owner;
 use crate::service::Service;
 use crate::table::{CATEGORIES, COMMANDS, find_called};
 use silica_proto::{Reply, parse_i64};
-use std::io::Read;
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "acl");
@@ -213,7 +212,7 @@ pub(crate) fn cat(cx: &mut Cx<'_>, args: Args<'_>) {
 /// Bytes that nobody can guess.
 fn secret<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }
 

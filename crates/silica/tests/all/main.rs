@@ -1,5 +1,6 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
+mod aio;
 mod auto;
 mod cache;
 mod drop_keyspace;

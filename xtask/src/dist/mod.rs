@@ -1,0 +1,117 @@
+//! What is handed out: an archive, a package for Debian, a wheel, and what they consist of.
+//!
+//! The program is linked with everything it needs (glibc too, so that it has that one's allocator
+//! and its copies by the processor's widest instructions), so the archive and the package run on
+//! any Linux of its architecture.
+
+mod check;
+mod package;
+mod parts;
+
+use crate::setup;
+use crate::step::{cargo, target};
+use package::Stage;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Everything inside; and random bytes by the system call, which a program without shared libraries
+/// would otherwise not find, and read a device instead that a bare root does not have.
+const FLAGS: &str = r#"-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom""#;
+
+/// The release of the program that lists what a build consists of.
+const CYCLONEDX: &str = "cargo-cyclonedx@0.5.7";
+
+/// Runs a command to its end; an error has what it said.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("{command:?}: {said}")) }
+}
+
+/// Runs a build, whose progress is shown.
+fn build(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} fails")) }
+}
+
+/// The program, optimised, without symbols, with everything it needs inside.
+fn program(root: &Path) -> Result<PathBuf, String> {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let args = ["build", "--locked", "--profile", "dist", "--package", "silica-cli"];
+    let mut command = cargo(&args);
+    // With a target the flags do not reach what runs while others compile.
+    command.args(["--bin", "silica", "--target", &triple]).current_dir(root);
+    build(command.env("RUSTFLAGS", FLAGS))?;
+    Ok(target(root).join(triple).join("dist/silica"))
+}
+
+/// Makes everything and returns the directory where it lies.
+pub fn make(root: &Path) -> Result<PathBuf, String> {
+    let out = target(root).join("dist");
+    parts::emptied(&out)?;
+    let program = program(root)?;
+    let stage = Stage::new(root, &program, &target(root).join("xtask/dist"))?;
+    let (archive, deb) = (stage.archive(&out)?, stage.deb(&out)?);
+    let bare = target(root).join("xtask/bare");
+    check::archive(&archive, &bare)?;
+    check::deb(deb.as_deref(), &bare)?;
+    let wheel = crate::bindings::python(root, &program)?;
+    parts::copied(&wheel, &out.join(wheel.file_name().unwrap_or(OsStr::new("silica.whl"))))?;
+    bill_of_materials(root, &out)?;
+    checksums(&out)?;
+    Ok(out)
+}
+
+/// Packs the program that the tests were built with, and installs it on nothing.
+pub fn of_tests(root: &Path) -> Result<(), String> {
+    let target = target(root);
+    let (program, out) = (target.join("debug/silica"), target.join("xtask/packages"));
+    parts::emptied(&out)?;
+    let stage = Stage::new(root, &program, &target.join("xtask/dist"))?;
+    let bare = target.join("xtask/bare");
+    check::archive(&stage.archive(&out)?, &bare)?;
+    check::deb(stage.deb(&out)?.as_deref(), &bare)
+}
+
+/// The crates that the program consists of, with versions and licences (CycloneDX).
+fn bill_of_materials(root: &Path, out: &Path) -> Result<(), String> {
+    let tools = target(root).join("tools");
+    let tool = tools.join("bin/cargo-cyclonedx");
+    if !tool.is_file() {
+        let mut install = cargo(&["install", "--locked", CYCLONEDX, "--root"]);
+        build(install.arg(&tools))?;
+    }
+    let mut list = Command::new(tool);
+    list.args(["cyclonedx", "--format", "json", "--describe", "binaries"]);
+    list.args(["--manifest-path", "crates/cli/Cargo.toml", "--quiet"]).current_dir(root);
+    run(&mut list)?;
+    // It writes beside each manifest of the workspace.
+    let mut found = Vec::new();
+    for entry in parts::entries(&root.join("crates"))? {
+        let made = parts::entries(&entry)?.into_iter();
+        found.extend(made.filter(|p| p.to_string_lossy().ends_with(".cdx.json")));
+    }
+    for path in &found {
+        if path.ends_with("crates/cli/silica_bin.cdx.json") {
+            parts::copied(path, &out.join("silica.cdx.json"))?;
+        }
+        std::fs::remove_file(path).map_err(|e| parts::failed(path, e))?;
+    }
+    match out.join("silica.cdx.json").is_file() {
+        true => Ok(()),
+        false => Err(format!("{CYCLONEDX} listed {found:?}, and not what `silica` consists of")),
+    }
+}
+
+fn checksums(out: &Path) -> Result<(), String> {
+    let files = parts::entries(out)?;
+    let names = files.iter().filter_map(|path| path.file_name());
+    let sums = run(Command::new("sha256sum").args(names).current_dir(out))?;
+    parts::written(&out.join("SHA256SUMS"), sums.as_bytes())
+}
+
+/// True where Debian's packages can be made.
+fn has_dpkg() -> bool {
+    setup::is_there("dpkg-deb")
+}
