@@ -139,6 +139,7 @@ impl Panel {
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
         mesh.label_style(("sans-serif", 16)).axis_desc_style(("sans-serif", 17));
+        mesh.bold_line_style(BLACK.mix(0.1)).y_labels(7);
         let label = |value: f64, is_power: bool| match is_power {
             // Between whole powers there is no round number.
             true if value.fract().abs() > 1e-6 => String::new(),
@@ -233,6 +234,12 @@ pub fn darker(colour: RGBColor) -> RGBColor {
 /// A tick's number, without digits that say nothing.
 fn number(value: f64) -> String {
     let text = match value {
+        // With commas between the thousands.
+        10_000.0.. => {
+            let digits = format!("{value:.0}").into_bytes();
+            let parts = digits.rchunks(3).rev().map(String::from_utf8_lossy);
+            return parts.collect::<Vec<_>>().join(",");
+        }
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.2}"),
         // Ticks from 1 to 1.05 are 0.005 apart.
@@ -386,8 +393,8 @@ mod tests {
         let distinct: std::collections::BTreeSet<&String> = ticks.iter().collect();
         assert_eq!(distinct.len(), ticks.len(), "{ticks:?}");
         assert_eq!(
-            [0.0, 0.5, 20.0, 12.25, 1000.0].map(number),
-            ["0", "0.5", "20", "12.25", "1000"]
+            [0.0, 0.5, 20.0, 12.25, 1000.0, 800_000.0].map(number),
+            ["0", "0.5", "20", "12.25", "1000", "800,000"]
         );
     }
 

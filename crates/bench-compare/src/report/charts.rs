@@ -177,7 +177,10 @@ pub(super) fn over_time(lines: &Lines) -> Drawn {
             .y_label_area_size(86)
             .build_cartesian_2d(0.0..last, 0.0..axis_end(most, lines.unit))?;
         let mut mesh = chart.configure_mesh();
-        mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14)).x_desc("seconds").y_desc(lines.unit);
+        mesh.light_line_style(WHITE.mix(0.0))
+            .label_style(("sans-serif", 14))
+            .x_desc("seconds")
+            .y_desc(lines.unit);
         mesh.y_label_formatter(&|y| short(*y)).draw()?;
         let mut ends = Vec::new();
         for line in &lines.lines {

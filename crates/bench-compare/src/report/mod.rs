@@ -165,11 +165,12 @@ fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<(
         page.svg(&charts::bars("Throughput", "operations a second", &bars).map_err(failed)?);
     }
     table(&rows, page);
-    let latencies = lines(results, info, ("Latency by quantile", "microseconds"), |suite, workload| {
-        let curves = results.curves.iter();
-        let curves = curves.filter(|c| c.suite == suite && c.workload == workload);
-        curves.map(|c| (c.store.clone(), c.points.clone())).collect()
-    });
+    let latencies =
+        lines(results, info, ("Latency by quantile", "microseconds"), |suite, workload| {
+            let curves = results.curves.iter();
+            let curves = curves.filter(|c| c.suite == suite && c.workload == workload);
+            curves.map(|c| (c.store.clone(), c.points.clone())).collect()
+        });
     if !latencies.lines.is_empty() {
         page.svg(&charts::latencies(&latencies).map_err(failed)?);
     }

@@ -4,7 +4,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 190;
 const MARGIN = {top: 18, right: 60, bottom: 34, left: 56};
 /** Width of a character of a label, about, in pixels. */
-const LABEL_PX = 6.4;
+const LABEL_PX = 7;
 
 /** Ticks from 0 to `max` at round numbers; of bytes, round in their unit. */
 function linearTicks(max, isBytes) {

@@ -107,7 +107,7 @@ function tiles(state) {
   const dead = total(status, 'dead_bytes');
   return [
     ['Requests a second', format.count(now('requests')),
-      `${format.count(stats.total_commands_processed)} since the start`],
+      `${format.count(stats.total_commands_processed)} in all`],
     ['Reads a second', format.count(now('reads')), `${format.count(stats.keyspace_hits)} hits in all`],
     ['Writes a second', format.count(now('writes')), `${format.count(now('slowed_writes'))} slowed a second`],
     ['Hit ratio', format.percent(now('hit_ratio')), `${format.count(stats.keyspace_misses)} misses in all`],
