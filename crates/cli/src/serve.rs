@@ -194,6 +194,9 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
+    if let Some(address) = server.admin_addr() {
+        println!("silica: the dashboard is at http://{address}/");
+    }
     // Whoever started this process may wait for it, as systemd does; without one nothing is sent.
     tell(sd_notify::NotifyState::Ready);
 }
