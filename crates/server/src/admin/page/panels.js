@@ -17,8 +17,8 @@ function chartSpecs(state) {
     {title: 'Latency of bursts', unit: 'log scale, ± a factor of 2', format: format.micros, isLog: true,
       series: [line('p50_us', 'p50', 'c1'), line('p90_us', 'p90', 'c3'), line('p99_us', 'p99', 'c2'),
         line('p999_us', 'p99.9', 'c4'), line('max_us', 'max', 'c5', '2 2')]},
-    {title: 'Latency of reads by stage', unit: 'a sampled burst on a worker', format: format.micros,
-      least: 10, series: [
+    {title: 'Latency of reads by stage', unit: 'log scale, of a burst on a worker', format: format.micros,
+      isLog: true, series: [
         line('stage_queue_us', 'queue', 'c5'), line('stage_memory_us', 'memory', 'c1'),
         line('stage_filter_us', 'filter', 'c6'), line('stage_index_us', 'index', 'c4'),
         line('stage_cache_us', 'cache', 'c3'), line('stage_device_us', 'device', 'c2'),
