@@ -132,6 +132,7 @@ mod resp;
 mod service;
 mod session;
 mod slowlog;
+mod stage_sums;
 mod stats;
 mod table;
 mod topics;

@@ -10,10 +10,9 @@ use crate::resp::Keyspace;
 use crate::resp::info;
 use crate::service::Service;
 use crate::slowlog::POWERS;
-use silica::engine::{Result, Stage, StageTimes};
-use silica_base::Striped;
+use silica::engine::{Result, Stage};
 use silica_proto::Span;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Powers of two of microseconds by which bursts are told apart.
 pub const BURST_POWERS: usize = POWERS;
@@ -69,56 +68,18 @@ pub struct ProcessView {
     pub cpu_s: f64,
 }
 
-/// One burst in so many is asked for its stages: each look at the clock takes 30 ns, and a read
-/// enters up to ten stages.
-const SAMPLED: u64 = 256;
-
-/// Where the reads of a sample of bursts spent their time, if somebody observes the server.
-#[derive(Debug, Default)]
-pub(crate) struct StageSums {
-    is_observed: AtomicBool,
-    /// Nanoseconds in each stage.
-    nanoseconds: Striped<[AtomicU64; Stage::ALL.len()]>,
-    bursts: AtomicU64,
-}
-
-impl StageSums {
-    /// True if a burst that is handed to a worker at `now_ns` belongs to the sample.
-    pub(crate) fn takes(&self, now_ns: u64) -> bool {
-        // The low bits of a time are spread over all by an odd factor (Fibonacci hashing).
-        let spread = now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        spread % SAMPLED == 0
-    }
-
-    pub(crate) fn is_observed(&self) -> bool {
-        self.is_observed.load(Relaxed)
-    }
-
-    /// Adds what the stages of a burst took, and how long the burst waited for its worker.
-    pub(crate) fn add(&self, times: &StageTimes, queued_ns: u64) {
-        let mine = self.nanoseconds.mine();
-        mine.add(|sums| &sums[Stage::Queue as usize], queued_ns);
-        for (stage, time) in times.iter() {
-            mine.add(|sums| &sums[stage as usize], time.nanoseconds);
-        }
-        self.bursts.fetch_add(1, Relaxed);
-    }
-}
-
 impl Service {
     /// Begins to sample in which stages reads spend their time.
     ///
     /// Cost: a look at the clock for each burst that is handed to a worker.
     pub fn observe(&self) {
-        self.stage_sums.is_observed.store(true, Relaxed);
+        self.stage_sums.observe();
     }
 
-    /// Bursts of the sample, and the nanoseconds of each stage of their reads, in the order of
-    /// [`Stage::ALL`].
+    /// Bursts of the sample, and the nanoseconds of each stage of their reads, at the place
+    /// that is the stage's number.
     pub fn stages_seen(&self) -> (u64, [u64; Stage::ALL.len()]) {
-        let sums = &self.stage_sums;
-        let of = |stage: Stage| sums.nanoseconds.sum(|all| &all[stage as usize]);
-        (sums.bursts.load(Relaxed), Stage::ALL.map(of))
+        self.stage_sums.sums()
     }
 
     /// The text of INFO with these sections.

@@ -7,19 +7,26 @@ mod terminal;
 
 use self::sample::{Sample, Span};
 use self::shown::{Figures, figures};
-use crate::remote::RemoteArgs;
 use crate::resp::{Resp, password};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use silica::{Error, ErrorKind, Result};
 use silica_console::{Global, Output};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct TopArgs {
-    #[command(flatten)]
-    remote: RemoteArgs,
+    /// The server, at HOST:PORT or the path of its unix socket.
+    #[arg(long, value_name = "ADDRESS")]
+    addr: Option<String>,
+    /// File whose first line is the server's password.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// User to log in as, if not the default one.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
     /// Seconds between looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
@@ -32,15 +39,15 @@ pub(crate) struct TopArgs {
 /// Shows what the server does until `q` is pressed.
 pub(crate) fn run(_: &Global, args: &TopArgs, output: &mut Output) -> Result<()> {
     let wrong = |message: &str| Err(Error::new(ErrorKind::Config, message));
-    let Some(address) = &args.remote.addr else {
+    let Some(address) = &args.addr else {
         return wrong("which server is it? give --addr HOST:PORT, or the path of its unix socket");
     };
     if !(0.1..=3600.0).contains(&args.interval) {
         return wrong("--interval takes 0.1 to 3600 seconds");
     }
     let connect = || {
-        let word = password(args.remote.password_file.as_deref())?;
-        Resp::connect_as(address, args.remote.user.as_deref(), word.as_deref())
+        let word = password(args.password_file.as_deref())?;
+        Resp::connect_as(address, args.user.as_deref(), word.as_deref())
     };
     let interval = Duration::from_secs_f64(args.interval);
     let mut resp = connect()?;
@@ -75,7 +82,10 @@ fn print(address: &str, span: &Span<'_>, output: &mut Output) -> Result<()> {
                "age_s": c.age_s, "idle_s": c.idle_s, "bytes": c.bytes})
     };
     object.insert("clients".into(), span.after.clients.iter().map(client).collect());
-    let slow = |slow: &sample::Slow| json!({"unix_s": slow.unix_s, "micros": slow.micros, "request": slow.request});
+    let slow = |slow: &sample::Slow| {
+        let sample::Slow { unix_s, micros, request } = slow;
+        json!({"unix_s": unix_s, "micros": micros, "request": request})
+    };
     object.insert("slow_requests".into(), span.after.slow.iter().map(slow).collect());
     object.insert("not_told".into(), span.after.refused.clone().into());
     Ok(())

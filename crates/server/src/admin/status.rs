@@ -23,13 +23,14 @@ const SLOW_MAX: usize = 20;
 pub(super) fn json(service: &Service, directory: Option<&Path>) -> Result<String> {
     let mut status = fields(&service.info(&SECTIONS)?);
     let stages = Stage::ALL.map(Stage::name);
+    let job = |(kind, state): &(&str, String)| json!({"kind": kind, "state": state});
+    let jobs: Vec<Value> = service.jobs_seen().iter().map(job).collect();
     let more = json!({
         "unix_ms": service.unix_ms(),
         "disk": directory.and_then(disk),
         "client_list": service.clients_seen(CLIENTS_MAX).iter().map(client).collect::<Vec<_>>(),
         "slow_requests": service.slow_seen(SLOW_MAX).iter().map(slow).collect::<Vec<_>>(),
-        "jobs": service.jobs_seen().iter().map(|(kind, state)| json!({"kind": kind, "state": state}))
-            .collect::<Vec<_>>(),
+        "jobs": jobs,
         "stages": stages,
     });
     if let Value::Object(more) = more {
@@ -161,8 +162,8 @@ fn words(why: &Why) -> Vec<String> {
     if let Some((term, extra)) = &why.extra_bytes {
         let (sign, by) = if *extra < 0.0 { ("fewer", -extra) } else { ("more", *extra) };
         words.push(format!(
-            "Measured write amplification differs most in the {term}: {by:.2} bytes {sign} for each \
-             byte put."
+            "Measured write amplification differs most in the {term}: {by:.2} bytes {sign} for \
+             each byte put."
         ));
     }
     let stall = |stall: &Stall| {
@@ -185,9 +186,10 @@ mod tests {
 
     #[test]
     fn fields_of_info_keep_their_numbers() {
-        let info = "# Server\r\nredis_version:7.2.4\r\nrun_id:00e1\r\nuptime_in_seconds:61\r\n\r\n\
-                    # Memory\r\nmem_fragmentation_ratio:1.25\r\nused_memory:18446744073709551615\r\n\
-                    \r\n# Silica\r\ndb0_engine:wip\r\ndb0_gets:5\r\ndb12_engine:mica\r\n";
+        let info = "# Server\r\nredis_version:7.2.4\r\nrun_id:00e1\r\nuptime_in_seconds:61\r\n\
+                    \r\n# Memory\r\nmem_fragmentation_ratio:1.25\r\n\
+                    used_memory:18446744073709551615\r\n\r\n\
+                    # Silica\r\ndb0_engine:wip\r\ndb0_gets:5\r\ndb12_engine:mica\r\n";
         let fields = Value::Object(fields(info));
         assert_eq!(
             fields,

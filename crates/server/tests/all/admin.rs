@@ -271,6 +271,30 @@ fn the_history_has_what_was_done_in_each_second() {
     server.stop();
 }
 
+/// A sample of the bursts that workers run tells where reads spend their time; this engine says
+/// that it is always at its device.
+#[test]
+fn the_history_has_the_stages_of_reads() {
+    let admin = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let server = start_with(Config { admin, ..config() }, Probe::new(true)).0;
+    let mut client = Client::connect(&server);
+    let started = std::time::Instant::now();
+    loop {
+        (0..200).for_each(|i| drop(client.ask(&format!("GET key{i}"))));
+        let history = json(&server, "/history?span=300");
+        let of = |name: &str| history["series"][name].as_array().expect(name).clone();
+        let device = of("stage_device_us");
+        if let Some(row) = device.iter().position(|us| us.as_f64().is_some_and(|us| us > 0.0)) {
+            for other in ["memory", "filter", "index", "cache", "search"] {
+                assert_eq!(of(&format!("stage_{other}_us"))[row], 0, "{other}");
+            }
+            break;
+        }
+        assert!(started.elapsed().as_secs() < 60, "no burst was sampled: {history}");
+    }
+    server.stop();
+}
+
 #[test]
 fn it_is_not_there_unless_asked_for_and_never_beyond_loopback() {
     let (server, probe) = start_with(config(), Probe::new(false));
