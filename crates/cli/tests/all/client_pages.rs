@@ -27,7 +27,7 @@ impl Page {
     }
 }
 
-fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.status.success() {
@@ -38,7 +38,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// A directory that outlives the test, with what `fetch` puts there; `None`, and a printed reason,
 /// if that cannot be had here.
-fn fetched(page: &str, fetch: impl Fn(&Path) -> Result<(), String>) -> Option<PathBuf> {
+pub(crate) fn fetched(page: &str, fetch: impl Fn(&Path) -> Result<(), String>) -> Option<PathBuf> {
     let binary = std::env::current_exe().expect("a test knows its binary");
     let place = binary.with_file_name(format!("client-of-{page}"));
     let done = place.join("complete");
@@ -48,7 +48,7 @@ fn fetched(page: &str, fetch: impl Fn(&Path) -> Result<(), String>) -> Option<Pa
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir_all(&place).expect("a directory");
     if let Err(why) = fetch(&place) {
-        println!("left out: the client of docs/clients/{page}.md cannot be had here: {why}");
+        println!("left out: what {page} needs cannot be had here: {why}");
         return None;
     }
     std::fs::write(done, "").expect("written");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Lets `work` loose on a cache and on a durable store.
-fn on_both(name: &str, work: impl Fn(&Server)) {
+pub(crate) fn on_both(name: &str, work: impl Fn(&Server)) {
     let dir = scratch(name);
     let cache = Server::start_cache(&dir.join("cache"), "64MiB", &[]);
     work(&cache);
@@ -21,7 +21,7 @@ fn on_both(name: &str, work: impl Fn(&Server)) {
 }
 
 /// Runs a client that says it is content; what it needs was looked for before.
-fn must_be_content(command: &mut Command) {
+pub(crate) fn must_be_content(command: &mut Command) {
     let output = command.stdin(Stdio::null()).output().expect("the client starts");
     let good = output.status.success() && output.stdout.ends_with(b"content\n");
     assert!(good, "{command:?}: {}", said(&output));
@@ -36,7 +36,7 @@ fn is_there(what: &str, package: &str) -> bool {
     found
 }
 
-fn source(name: &str) -> PathBuf {
+pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.d").join(name)
 }
 

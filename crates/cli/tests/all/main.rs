@@ -23,6 +23,7 @@ mod memory;
 mod memory_growth;
 mod migrate;
 mod options_file;
+mod programs;
 mod prompt;
 mod readme;
 mod record;
