@@ -139,7 +139,7 @@ impl Panel {
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
         mesh.label_style(("sans-serif", 16)).axis_desc_style(("sans-serif", 17));
-        mesh.bold_line_style(BLACK.mix(0.1)).y_labels(7);
+        mesh.bold_line_style(BLACK.mix(0.1)).y_labels(8);
         let label = |value: f64, is_power: bool| match is_power {
             // Between whole powers there is no round number.
             true if value.fract().abs() > 1e-6 => String::new(),
