@@ -42,6 +42,9 @@ const PEERS: &[(&str, &str)] = &[
 /// missing takes no part either.
 const SERVERS: &[(&str, &str)] = &[("memcached", "memcached"), ("redis-server", "redis-server")];
 
+/// A browser, and the Debian package that has it: the dashboard is looked at with it.
+const BROWSER: (&str, &str) = ("chromium", "chromium");
+
 /// Where the packages put libraries.
 const LIBRARY_DIRECTORIES: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
@@ -87,6 +90,7 @@ pub fn run() -> Result<(), String> {
         }
     }
     install_peers();
+    install_browser();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
 
@@ -100,6 +104,17 @@ fn install_peers() {
         if !had && is_there("systemctl") {
             succeeds("systemctl", &["disable", "--now", package]);
         }
+    }
+}
+
+/// Installs the browser where that works.
+fn install_browser() {
+    let (program, package) = BROWSER;
+    if !is_there(program) {
+        install(&[package]);
+    }
+    if !is_there(program) {
+        println!("{package} is not there: the dashboard is not looked at in a browser");
     }
 }
 

@@ -1,23 +1,18 @@
 //! The one chart style, and the charts that any run gives.
 
+use crate::palette::{axis_end, of_series, spread};
 use crate::report::{Report, Sample};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use silica::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 const PANEL_SIZE: (u32, u32) = (900, 420);
-/// Space above the highest point, where the names of the lines stand.
-const HEADROOM: f64 = 1.5;
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(255, 127, 14),
-    RGBColor(148, 103, 189),
-    RGBColor(127, 127, 127),
-    RGBColor(140, 86, 75),
-];
+/// Pixels between the names of lines, of a letter of them, and of the widest column for them.
+const LABEL_STEP: i32 = 18;
+const LABEL_LETTER: u32 = 8;
+const LABELS_WIDTH_MAX: u32 = 300;
 const REFERENCE: RGBColor = RGBColor(190, 190, 190);
 /// Pixels from the middle of a dot to its edge.
 const DOT: i32 = 5;
@@ -25,7 +20,7 @@ const DOT: i32 = 5;
 /// A named line, or named dots.
 #[derive(Debug)]
 pub struct Series {
-    /// One that is empty is not in the legend.
+    /// One that is empty has no label.
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
     /// Dots instead of a line through them.
@@ -106,8 +101,27 @@ impl Panel {
         let x = points().map(|p| p.0).fold(0.0, f64::max);
         let y = points().map(|p| p.1).fold(0.0, f64::max);
         let beside = if self.bars { 0.5 } else { 0.0 };
-        let y_max = self.axes.y_max.unwrap_or(if y > 0.0 { y * HEADROOM } else { 1.0 });
+        let y_max = self.axes.y_max.unwrap_or_else(|| axis_end(y, self.y));
         (if x > 0.0 { x + beside } else { 1.0 }, y_max)
+    }
+
+    /// The colour of the `index`th series.
+    fn colour(&self, index: usize) -> RGBColor {
+        let series = &self.series[index];
+        let like = series.like.unwrap_or(index);
+        match series.is_reference {
+            true => REFERENCE,
+            false => of_series(&self.series[like].name, like),
+        }
+    }
+
+    /// Pixels right of the chart, for the names of its lines.
+    fn labels_width(&self) -> u32 {
+        // The last number below the axis is as wide to the right of its end.
+        const LEAST: u32 = 36;
+        let names = self.series.iter().filter(|_| !self.bars);
+        let letters = names.map(|series| series.name.chars().count()).max().unwrap_or(0) as u32;
+        (LABEL_LETTER * letters + 20).clamp(LEAST, LABELS_WIDTH_MAX)
     }
 
     fn draw(
@@ -118,14 +132,14 @@ impl Panel {
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, ("sans-serif", 24))
             .margin(12)
-            // The last number below the axis is as wide to the right of its end.
-            .margin_right(36)
-            .x_label_area_size(48)
+            .margin_right(self.labels_width())
+            .x_label_area_size(52)
             .y_label_area_size(96)
             .build_cartesian_2d(self.axes.x_min..x_max, self.axes.y_min..y_max)?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(self.x).y_desc(self.y).light_line_style(WHITE.mix(0.0)).max_light_lines(1);
-        mesh.label_style(("sans-serif", 17));
+        mesh.label_style(("sans-serif", 16)).axis_desc_style(("sans-serif", 17));
+        mesh.bold_line_style(BLACK.mix(0.1)).y_labels(8);
         let label = |value: f64, is_power: bool| match is_power {
             // Between whole powers there is no round number.
             true if value.fract().abs() > 1e-6 => String::new(),
@@ -139,45 +153,93 @@ impl Panel {
         let labels = (|x: &f64| label_x(*x), |y: &f64| label(*y, self.axes.y_powers));
         mesh.x_label_formatter(&labels.0).y_label_formatter(&labels.1);
         if self.bars {
-            mesh.disable_x_mesh().x_labels(0);
+            mesh.disable_x_mesh().x_labels(0).x_desc("");
         }
         mesh.draw()?;
-        for (i, series) in self.series.iter().enumerate() {
-            let colour = match series.is_reference {
-                true => REFERENCE,
-                false => COLOURS[series.like.unwrap_or(i) % COLOURS.len()],
-            };
-            let drawn = if self.bars {
-                let bars = series.points.iter().map(|(x, y)| {
+        for (index, series) in self.series.iter().enumerate() {
+            let (colour, points) = (self.colour(index), &series.points);
+            if self.bars {
+                let bar = |(x, y): &(f64, f64)| {
                     Rectangle::new([(x - 0.35, 0.0), (x + 0.35, *y)], colour.filled())
-                });
-                chart.draw_series(bars)?
+                };
+                chart.draw_series(points.iter().map(bar))?;
             } else if series.dots {
-                let dots = series.points.iter().map(|at| Circle::new(*at, DOT, colour.filled()));
-                chart.draw_series(dots)?
+                let dots = points.iter().map(|at| Circle::new(*at, DOT, colour.filled()));
+                chart.draw_series(dots)?;
             } else {
-                chart.draw_series(LineSeries::new(series.points.iter().copied(), &colour))?
-            };
-            if series.name.is_empty() {
-                continue;
+                let style = colour.stroke_width(if series.is_reference { 1 } else { 2 });
+                chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
             }
-            drawn.label(&series.name).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
-            });
         }
-        chart
-            .configure_series_labels()
-            .label_font(("sans-serif", 17))
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()
+        let at = |point: (f64, f64)| chart.backend_coord(&point);
+        let (right, bottom) = at((x_max, self.axes.y_min));
+        match self.bars {
+            true => self.name_bars(area, |x| at((x, 0.0)).0, bottom),
+            false => self.name_lines(area, at, (right, bottom)),
+        }
     }
+
+    /// Writes each line's name where the line ends, in its colour. Names of lines that end close
+    /// together move apart.
+    fn name_lines(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        at: impl Fn((f64, f64)) -> (i32, i32),
+        (right, bottom): (i32, i32),
+    ) -> std::result::Result<(), DrawError> {
+        let top = at((0.0, self.ranges().1)).1;
+        let base = area.get_base_pixel();
+        let named = self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
+        let last = |series: &Series| series.points.last().copied();
+        let ends: Vec<(usize, i32)> = named
+            .filter_map(|(index, series)| Some((index, at(last(series)?).1.clamp(top, bottom))))
+            .collect();
+        let wanted: Vec<i32> = ends.iter().map(|(_, y)| *y).collect();
+        for ((index, _), y) in ends.iter().zip(spread(&wanted, LABEL_STEP, top, bottom)) {
+            let font = ("sans-serif", 15).into_font().color(&darker(self.colour(*index)));
+            let place = (right + 8 - base.0, y - 8 - base.1);
+            area.draw(&Text::new(self.series[*index].name.clone(), place, font))?;
+        }
+        Ok(())
+    }
+
+    /// Writes each bar's name below it, in two lines if it has a colon.
+    fn name_bars(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        at: impl Fn(f64) -> i32,
+        bottom: i32,
+    ) -> std::result::Result<(), DrawError> {
+        let base = area.get_base_pixel();
+        let middle = Pos::new(HPos::Center, VPos::Top);
+        for series in &self.series {
+            let Some((x, _)) = series.points.first() else { continue };
+            let lines = series.name.splitn(2, ": ").enumerate();
+            for (line, text) in lines {
+                let style = ("sans-serif", 15).into_text_style(area).pos(middle);
+                let place = (at(*x) - base.0, bottom + 6 + 18 * line as i32 - base.1);
+                area.draw(&Text::new(text.to_string(), place, style))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A colour as text, which needs more contrast than a line.
+pub fn darker(colour: RGBColor) -> RGBColor {
+    let part = |part: u8| (f64::from(part) * 0.75) as u8;
+    RGBColor(part(colour.0), part(colour.1), part(colour.2))
 }
 
 /// A tick's number, without digits that say nothing.
 fn number(value: f64) -> String {
     let text = match value {
+        // With commas between the thousands.
+        10_000.0.. => {
+            let digits = format!("{value:.0}").into_bytes();
+            let parts = digits.rchunks(3).rev().map(String::from_utf8_lossy);
+            return parts.collect::<Vec<_>>().join(",");
+        }
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.2}"),
         // Ticks from 1 to 1.05 are 0.005 apart.
@@ -300,13 +362,39 @@ mod tests {
     }
 
     #[test]
+    fn stores_keep_their_colours_and_lines_their_names_beside_them() {
+        let file = std::env::temp_dir().join(format!("silica-names-{}.svg", std::process::id()));
+        let ramp = |name: &str, to| Series::new(name, [(0.0, 0.0), (5.0, to)]);
+        let series = vec![ramp("silica:silt", 97.0), ramp("silica:wip", 96.0)];
+        draw(&[Panel::lines("A title", "seconds", "percent", series)], &file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(&file);
+        for colour in ["#E69F00", "#0072B2"] {
+            assert!(text.contains(&format!("stroke=\"{colour}\"")), "{colour}: {text}");
+        }
+        assert!(text.lines().any(|line| line.trim() == "100"), "the share ends at its whole");
+        for more in ["110", "120", "140"] {
+            assert!(text.lines().all(|line| line.trim() != more), "{more} percent: {text}");
+        }
+        // The names are right of the chart, and apart.
+        let lines: Vec<&str> = text.lines().collect();
+        let place = |name: &str, part: &str| -> i32 {
+            let at = lines.iter().position(|line| line.trim() == name).expect(name);
+            let value = lines[at - 1].split(&format!(" {part}=\"")).nth(1).expect(part);
+            value.split('"').next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        assert!(place("silica:wip", "x") > 700);
+        assert!((place("silica:wip", "y") - place("silica:silt", "y")).abs() >= LABEL_STEP);
+    }
+
+    #[test]
     fn no_tick_of_a_short_axis_is_shown_twice() {
         let ticks: Vec<String> = (0..=10).map(|i| number(1.0 + 0.005 * f64::from(i))).collect();
         let distinct: std::collections::BTreeSet<&String> = ticks.iter().collect();
         assert_eq!(distinct.len(), ticks.len(), "{ticks:?}");
         assert_eq!(
-            [0.0, 0.5, 20.0, 12.25, 1000.0].map(number),
-            ["0", "0.5", "20", "12.25", "1000"]
+            [0.0, 0.5, 20.0, 12.25, 1000.0, 800_000.0].map(number),
+            ["0", "0.5", "20", "12.25", "1000", "800,000"]
         );
     }
 
@@ -337,7 +425,7 @@ mod tests {
         let _ = std::fs::remove_file(&file);
         let dots: Vec<&str> = text.lines().filter(|line| line.contains("<circle")).collect();
         assert_eq!(dots.len(), 1, "{text}");
-        assert!(dots[0].contains("#1F77B4"), "{dots:?}");
+        assert!(dots[0].contains("#0072B2"), "{dots:?}");
     }
 
     #[test]

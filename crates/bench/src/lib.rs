@@ -15,6 +15,7 @@ mod generator;
 mod index;
 pub mod memory;
 mod overhead;
+pub mod palette;
 mod plan;
 mod report;
 mod sql;

@@ -9,6 +9,7 @@ use crate::options_file::OptionsFile;
 use crate::records::FileFormat;
 use crate::remote::RemoteArgs;
 use crate::sql::SqlArgs;
+use crate::top::TopArgs;
 use crate::transfer::{ExportArgs, ImportArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use flash::{FlashCommand, FlashLab, FlashShape};
@@ -98,6 +99,9 @@ pub(crate) enum Command {
     /// Record what a running server is asked into a trace that `silica bench replay` and `silica
     /// tune --trace` read (docs/formats/trace.md), until --seconds are over or Ctrl-C.
     Record(RecordArgs),
+    /// Watch a running server in the terminal: work, latency, memory, databases, connections. Works
+    /// for Redis, too. Keys: q quit, s sort, r reverse, Tab slow requests, space pause.
+    Top(TopArgs),
     /// Measure what this machine can do (device, memory, cores), and keep it beside the data.
     Probe(ProbeArgs),
     /// Flash: make an image of it, look at its blocks, draw its wear, read all of it.
@@ -476,7 +480,8 @@ pub(crate) struct ServeArgs {
     /// this and the following. Loopback, unless there is a password.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) datagrams: Option<String>,
-    /// Loopback address for metrics over HTTP (GET /metrics, the text format of Prometheus).
+    /// Loopback address for the dashboard (open it in a browser) and metrics over HTTP (GET
+    /// /metrics, the text format of Prometheus).
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) admin: Option<String>,
     /// Record what database 0 is asked from the start to the stop, into a new file: a trace

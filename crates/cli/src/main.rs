@@ -36,6 +36,7 @@ mod sql;
 mod stages;
 mod targets;
 mod text;
+mod top;
 mod transfer;
 mod tune;
 mod verbs;
@@ -118,6 +119,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Sql(args)) => sql::run(global, &args, output),
         Some(Command::Tune(args)) => tune::run(global, &args, output),
         Some(Command::Why { target, get }) => why::run(global, target.as_deref(), &get, output),
+        Some(Command::Top(args)) => top::run(global, &args, output),
         Some(Command::Record(args)) => record::run(global, &args, output),
         Some(Command::Probe(args)) => probe::run(global, &args, output),
         Some(Command::Lab(_)) => door::enter(global, &cli.words),

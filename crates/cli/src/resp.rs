@@ -11,6 +11,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// More than any reply that is asked for here.
 const REPLY_BYTES_MAX: u64 = 256 << 20;
 
+/// Arrays within arrays that replies have at most: a slow log's entries have arguments, histograms
+/// of latency one level more.
+const DEPTH_MAX: u8 = 4;
+
 /// What a connection is.
 trait Stream: Read + Write {}
 
@@ -73,7 +77,7 @@ impl Resp {
         }
         let sent = self.stream.get_mut().write_all(request.as_bytes());
         sent.map_err(|e| self.failed(e))?;
-        self.read(true)
+        self.read(DEPTH_MAX)
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
@@ -85,7 +89,7 @@ impl Resp {
         Error::new(ErrorKind::Config, message)
     }
 
-    fn read(&mut self, may_nest: bool) -> Result<Reply> {
+    fn read(&mut self, depth: u8) -> Result<Reply> {
         let mut line = String::new();
         let mut input = (&mut self.stream).take(REPLY_BYTES_MAX);
         let read = input.read_line(&mut line);
@@ -109,9 +113,9 @@ impl Resp {
                 reply.truncate(bytes);
                 Ok(Reply::Text(reply))
             }
-            Some(b'*') if may_nest => {
+            Some(b'*') if depth > 0 => {
                 let parts = number()?;
-                (0..parts).map(|_| self.read(false)).collect::<Result<_>>().map(Reply::Array)
+                (0..parts).map(|_| self.read(depth - 1)).collect::<Result<_>>().map(Reply::Array)
             }
             _ => Err(self.strange()),
         }

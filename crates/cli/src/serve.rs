@@ -56,7 +56,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     global.check_engine(&keyspace)?;
     let engine = keyspace.engine().descriptor().name;
     check_durability(&keyspace)?;
-    let config = Config { durability: keyspace.durability(), ..config };
+    let durability = keyspace.durability();
+    let config = Config { durability, directory: Some(path.clone()), ..config };
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
@@ -193,6 +194,9 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
+    if let Some(address) = server.admin_addr() {
+        println!("silica: the dashboard is at http://{address}/");
+    }
     // Whoever started this process may wait for it, as systemd does; without one nothing is sent.
     tell(sd_notify::NotifyState::Ready);
 }
@@ -311,6 +315,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
             Some(address) => addresses("--admin", address)?.into_iter().next(),
             None => None,
         },
+        directory: args.flash.clone(),
         loops: if args.loops == 0 { default.loops } else { args.loops },
         event_loop: args.event_loop.into(),
         mode: args.mode.into(),

@@ -93,6 +93,7 @@
 //! * `topics`, `tracking`: messages of channels, and which keys were written;
 //! * `budget`: the memory of all clients;
 //! * `calls`, `errors`, `rates`, `slowlog`, `stats`: what INFO and SLOWLOG show;
+//! * `view`: what an observer sees who is no client;
 //! * `database_set`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a
 //!   whole.
 //!
@@ -134,12 +135,14 @@ mod resp;
 mod service;
 mod session;
 mod slowlog;
+mod stage_sums;
 mod stats;
 mod table;
 mod topics;
 mod tracking;
 mod transaction;
 mod unsupported;
+mod view;
 mod watch;
 
 pub use acl::{Acl, User};
@@ -167,4 +170,5 @@ pub use session::Session;
 pub use stats::{Counters, Stats};
 pub use table::{Answer, BurstLimits, Judged, Modify, command_names};
 pub use topics::{Delivery, Published};
+pub use view::{BURST_POWERS, ClientView, ProcessView, SlowView};
 pub use watch::PlaceWatchers;

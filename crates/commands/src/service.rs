@@ -23,6 +23,7 @@ use crate::resp::monitors::Monitors;
 use crate::resp::scripts::{Libraries, Runnings, Scripts};
 use crate::resp::sql::SqlLimits;
 use crate::slowlog::{Latency, SlowLog};
+use crate::stage_sums::StageSums;
 use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
@@ -93,6 +94,8 @@ pub struct Service {
     pub(crate) slowlog: SlowLog,
     /// How long bursts took.
     pub(crate) latency: Latency,
+    /// Where a sample of reads spent its time.
+    pub(crate) stage_sums: StageSums,
     /// Who is told which keys were written.
     pub(crate) tracking: Tracking,
     /// Who is shown all requests.
@@ -168,6 +171,7 @@ impl Service {
             topics: Topics::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
+            stage_sums: StageSums::default(),
             tracking: Tracking::new(&budget),
             monitors: Monitors::default(),
             events: Events::new(&budget),
@@ -224,7 +228,12 @@ impl Service {
     /// The time at which a burst is handed to the workers, where somebody wants to know how long
     /// bursts wait for them; else 0.
     pub fn queued_ns(&self) -> u64 {
-        if self.slowlog.shows_stages() { self.monotonic_ns() } else { 0 }
+        let shows_all = self.slowlog.shows_stages();
+        if !shows_all && !self.stage_sums.is_observed() {
+            return 0;
+        }
+        let now_ns = self.monotonic_ns();
+        if shows_all || self.stage_sums.takes(now_ns) { now_ns } else { 0 }
     }
 
     /// Nanoseconds of a clock that never goes back.

@@ -5,12 +5,15 @@
 //! with it.
 
 use crate::budget::{Budget, Share};
+use silica_base::Striped;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Seconds of which LATENCY keeps the peaks.
 const PEAKS_MAX: usize = 160;
+/// Powers of two of microseconds that are told apart; the last is over a day.
+pub(crate) const POWERS: usize = 32;
 /// Entries of the log, whatever is set.
 const LEN_MAX: usize = 100_000;
 
@@ -132,6 +135,8 @@ pub(crate) struct Latency {
     pub(crate) millis_min: AtomicU64,
     /// Peaks, oldest first, and the highest ever.
     peaks: Mutex<(VecDeque<Peak>, u64)>,
+    /// Bursts that took up to 1, 2, 4, … microseconds.
+    bursts: Striped<[AtomicU64; POWERS]>,
 }
 
 impl Latency {
@@ -153,6 +158,16 @@ impl Latency {
     /// Forgets everything; true where there was something.
     pub(crate) fn clear(&self) -> bool {
         !std::mem::take(&mut *self.peaks()).0.is_empty()
+    }
+
+    pub(crate) fn count(&self, micros: u64) {
+        let power = micros.max(1).next_power_of_two().trailing_zeros() as usize;
+        self.bursts.add(|powers| &powers[power.min(POWERS - 1)], 1);
+    }
+
+    /// Bursts since the start by their power of two, whatever was reset.
+    pub(crate) fn all_bursts(&self) -> [u64; POWERS] {
+        std::array::from_fn(|power| self.bursts.sum(|powers| &powers[power]))
     }
 
     pub(crate) fn is_on(&self) -> bool {

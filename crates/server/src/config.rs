@@ -72,8 +72,10 @@ pub struct Config {
     /// An address for the datagram protocol, on loopback unless a password is set; each loop has a
     /// port, this and the following.
     pub datagrams: Option<SocketAddr>,
-    /// A loopback address for metrics over HTTP.
+    /// A loopback address for the dashboard and metrics over HTTP.
     pub admin: Option<SocketAddr>,
+    /// Where the stores are, if they are on a disk: the dashboard shows how much of it is free.
+    pub directory: Option<PathBuf>,
     /// Event loops; one per core is right.
     pub loops: usize,
     /// How they wait.
@@ -131,6 +133,7 @@ impl Default for Config {
             udp: Vec::new(),
             datagrams: None,
             admin: None,
+            directory: None,
             loops: cores,
             event_loop: EventLoopKind::default(),
             mode: Mode::default(),

@@ -9,7 +9,8 @@
 //! * `direct`: loops that own partitions, and requests that are handed to them;
 //! * `tls`: between a connection's socket and its buffers, through rustls;
 //! * `udp`, `passes`: datagrams, in batches, on threads of their own, and what lets senders in;
-//! * `admin`: metrics over HTTP, through tiny_http (small, without a runtime, used widely).
+//! * `admin`: the dashboard, its history and metrics over HTTP, through tiny_http (small, without a
+//!   runtime, used widely).
 //!
 //! What the commands mean is in `silica-commands`.
 //!

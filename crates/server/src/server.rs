@@ -201,7 +201,8 @@ impl Server {
         let service = Arc::new(Service::new(options, databases, acl, budget, front));
         service.configure(&config.settings)?;
         let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
-        let start_admin = |address| Admin::start(&shared.service, address);
+        let directory = shared.config.directory.clone();
+        let start_admin = |address| Admin::start(&shared.service, address, directory);
         let admin = shared.config.admin.map(start_admin).transpose()?;
         let mut server = Server::without_threads(shared, admin);
         let (frames, directed) = (sockets.into_iter().flatten(), directed.into_iter().flatten());

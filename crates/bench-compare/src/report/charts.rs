@@ -2,39 +2,39 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use silica_bench::charts::darker;
+use silica_bench::palette::{axis_end, of_series, spread};
 
 const WIDTH: u32 = 960;
 const LINES_HEIGHT: u32 = 400;
 /// Pixels for the names right of the lines.
-const LEGEND_WIDTH: u32 = 170;
-const LEGEND_STEP: i32 = 18;
+const LABELS_WIDTH: u32 = 190;
+const LABEL_STEP: i32 = 16;
 const BAR_HEIGHT: u32 = 26;
 /// Pixels for the names left of the bars, and for title and axis.
 const NAMES_WIDTH: u32 = 330;
-const AROUND_BARS: u32 = 80;
+const AROUND_BARS: u32 = 96;
 
-const OURS: RGBColor = RGBColor(31, 119, 180);
-const LIMIT: RGBColor = RGBColor(160, 160, 160);
-const COLOURS: [RGBColor; 10] = [
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(255, 127, 14),
-    RGBColor(148, 103, 189),
-    RGBColor(140, 86, 75),
-    RGBColor(227, 119, 194),
-    RGBColor(127, 127, 50),
-    RGBColor(23, 160, 180),
-    RGBColor(90, 90, 90),
-    RGBColor(200, 170, 60),
-];
+/// What a model says, beside what was measured.
+const PREDICTED: RGBColor = RGBColor(160, 160, 160);
+const MEASURED: RGBColor = RGBColor(0, 114, 178);
+
+/// What a bar stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Store,
+    /// What the machine allows.
+    Limit,
+    Measured,
+    Predicted,
+}
 
 /// One bar with its spread.
 pub(super) struct Bar {
     pub(super) name: String,
     /// The store's place among all, which gives its colour.
     pub(super) place: usize,
-    pub(super) ours: bool,
-    pub(super) limit: bool,
+    pub(super) kind: Kind,
     pub(super) median: f64,
     pub(super) low: f64,
     pub(super) high: f64,
@@ -51,17 +51,26 @@ pub(super) struct Line {
 /// The lines of one chart.
 pub(super) struct Lines {
     pub(super) title: String,
+    /// What the vertical axis counts, with its unit.
+    pub(super) unit: &'static str,
     pub(super) lines: Vec<Line>,
 }
 
 type DrawError = DrawingAreaErrorKind<std::io::Error>;
 type Drawn = Result<String, DrawError>;
 
-fn colour(place: usize, ours: bool, limit: bool) -> RGBColor {
-    match (ours, limit) {
-        (true, _) => OURS,
-        (_, true) => LIMIT,
-        _ => COLOURS[place % COLOURS.len()],
+/// The colour of a store, the same in all charts; `place` is its place among all of a run.
+fn colour(store: &str, place: usize) -> RGBColor {
+    of_series(store, place)
+}
+
+/// What a bar is filled with.
+fn filling(bar: &Bar) -> RGBColor {
+    match bar.kind {
+        Kind::Store => colour(&bar.name, bar.place),
+        Kind::Limit => colour("limit", 0),
+        Kind::Measured => MEASURED,
+        Kind::Predicted => PREDICTED,
     }
 }
 
@@ -80,7 +89,7 @@ fn drawn(
 }
 
 /// Bars from left to right, one below the other, each with its figure.
-pub(super) fn bars(title: &str, bars: &[Bar]) -> Drawn {
+pub(super) fn bars(title: &str, unit: &str, bars: &[Bar]) -> Drawn {
     let count = bars.len();
     let height = AROUND_BARS + BAR_HEIGHT * count as u32;
     drawn(height, |root| {
@@ -90,16 +99,16 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Drawn {
         let mut chart = ChartBuilder::on(root)
             .caption(title, ("sans-serif", 20))
             .margin(8)
-            .x_label_area_size(32)
+            .x_label_area_size(48)
             .y_label_area_size(NAMES_WIDTH)
             .build_cartesian_2d(0.0..end, 0.0..count as f64)?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_y_mesh().y_labels(0).light_line_style(WHITE.mix(0.0));
+        mesh.disable_y_mesh().y_labels(0).light_line_style(WHITE.mix(0.0)).x_desc(unit);
         mesh.label_style(("sans-serif", 14)).x_label_formatter(&|x| short(*x));
         mesh.draw()?;
         for (row, bar) in bars.iter().enumerate() {
             let y = (count - row) as f64 - 0.5;
-            let style = colour(bar.place, bar.ours, bar.limit).filled();
+            let style = filling(bar).filled();
             let body = Rectangle::new([(0.0, y - 0.36), (bar.median, y + 0.36)], style);
             let spread = PathElement::new(vec![(bar.low, y), (bar.high, y)], BLACK.stroke_width(2));
             chart.draw_series([body])?;
@@ -132,22 +141,25 @@ pub(super) fn latencies(lines: &Lines) -> Drawn {
     let from = if least.is_finite() { least * 0.8 } else { 0.001 };
     drawn(LINES_HEIGHT, |root| {
         let mut chart = ChartBuilder::on(root)
-            .caption(format!("{}, microseconds", lines.title), ("sans-serif", 20))
+            .caption(&lines.title, ("sans-serif", 20))
             .margin(8)
-            .margin_right(LEGEND_WIDTH)
-            .x_label_area_size(32)
-            .y_label_area_size(70)
+            .margin_right(LABELS_WIDTH)
+            .x_label_area_size(48)
+            .y_label_area_size(86)
             .build_cartesian_2d(0.0..last, (from..(most * 1.3).max(from * 2.0)).log_scale())?;
         let mut mesh = chart.configure_mesh();
         mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14));
+        mesh.x_desc("quantile").y_desc(lines.unit);
         mesh.x_labels(6).x_label_formatter(&|x| quantile(*x)).y_label_formatter(&|y| short(*y));
         mesh.draw()?;
+        let mut ends = Vec::new();
         for line in &lines.lines {
             let positive = line.points.iter().filter(|p| p.1 > 0.0);
             let points: Vec<_> = positive.map(|(q, us)| (nines(*q), *us)).collect();
+            ends.push(points.last().map_or(0, |last| chart.backend_coord(last).1));
             draw_line(&mut chart, line, points)?;
         }
-        legend(root, lines)
+        names(root, lines, &ends)
     })
 }
 
@@ -160,17 +172,22 @@ pub(super) fn over_time(lines: &Lines) -> Drawn {
         let mut chart = ChartBuilder::on(root)
             .caption(&lines.title, ("sans-serif", 20))
             .margin(8)
-            .margin_right(LEGEND_WIDTH)
-            .x_label_area_size(32)
-            .y_label_area_size(70)
-            .build_cartesian_2d(0.0..last, 0.0..most * 1.3)?;
+            .margin_right(LABELS_WIDTH)
+            .x_label_area_size(48)
+            .y_label_area_size(86)
+            .build_cartesian_2d(0.0..last, 0.0..axis_end(most, lines.unit))?;
         let mut mesh = chart.configure_mesh();
-        mesh.light_line_style(WHITE.mix(0.0)).label_style(("sans-serif", 14)).x_desc("seconds");
+        mesh.light_line_style(WHITE.mix(0.0))
+            .label_style(("sans-serif", 14))
+            .x_desc("seconds")
+            .y_desc(lines.unit);
         mesh.y_label_formatter(&|y| short(*y)).draw()?;
+        let mut ends = Vec::new();
         for line in &lines.lines {
+            ends.push(line.points.last().map_or(0, |last| chart.backend_coord(last).1));
             draw_line(&mut chart, line, line.points.clone())?;
         }
-        legend(root, lines)
+        names(root, lines, &ends)
     })
 }
 
@@ -187,23 +204,25 @@ where
     Y: Ranged<ValueType = f64>,
 {
     let width = if line.ours { 3 } else { 1 };
-    let style = colour(line.place, line.ours, false).stroke_width(width);
+    let style = colour(&line.name, line.place).stroke_width(width);
     chart.draw_series(LineSeries::new(points, style))?;
     Ok(())
 }
 
-/// The names of all lines right of them, ours first, then from the highest end to the lowest, as
-/// they are seen.
-fn legend(root: &DrawingArea<SVGBackend<'_>, Shift>, lines: &Lines) -> Result<(), DrawError> {
-    let end = |line: &Line| line.points.last().map_or(0.0, |point| point.1);
-    let mut order: Vec<&Line> = lines.lines.iter().collect();
-    order.sort_by(|a, b| b.ours.cmp(&a.ours).then(end(b).total_cmp(&end(a))));
-    let left = (WIDTH - LEGEND_WIDTH + 14) as i32;
-    for (row, line) in order.into_iter().enumerate() {
-        let y = 46 + row as i32 * LEGEND_STEP;
-        let style = colour(line.place, line.ours, false).filled();
-        root.draw(&Rectangle::new([(left, y), (left + 14, y + 8)], style))?;
-        root.draw(&Text::new(line.name.clone(), (left + 20, y - 3), ("sans-serif", 13)))?;
+/// Writes each line's name where it ends, in its colour; names move apart where lines end close
+/// together.
+fn names(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    lines: &Lines,
+    ends: &[i32],
+) -> Result<(), DrawError> {
+    let left = (WIDTH - LABELS_WIDTH + 6) as i32;
+    // Below the title, above the numbers of the axis.
+    let (top, bottom) = (40, LINES_HEIGHT as i32 - 56);
+    for (line, y) in lines.lines.iter().zip(spread(ends, LABEL_STEP, top, bottom)) {
+        let colour = darker(colour(&line.name, line.place));
+        let font = ("sans-serif", 13).into_font().color(&colour);
+        root.draw(&Text::new(line.name.clone(), (left, y - 7), font))?;
     }
     Ok(())
 }

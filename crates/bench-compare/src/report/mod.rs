@@ -8,7 +8,7 @@ mod html;
 use crate::foreseen::PREDICTED;
 use crate::limits::LIMIT_PREFIX;
 use crate::results::{Ratio, Remark, Results, Row, StoreInfo, WorkloadInfo};
-use charts::{Bar, Line, Lines};
+use charts::{Bar, Kind, Line, Lines};
 use html::{Page, escape, figure, with_unit};
 use silica::{Error, ErrorKind, Result};
 
@@ -162,19 +162,20 @@ fn workload(results: &Results, info: &WorkloadInfo, page: &mut Page) -> Result<(
     page.paragraph(&describe(info));
     let bars = bars(results, info, &rows);
     if !bars.is_empty() {
-        page.svg(&charts::bars("Operations a second", &bars).map_err(failed)?);
+        page.svg(&charts::bars("Throughput", "operations a second", &bars).map_err(failed)?);
     }
     table(&rows, page);
-    let latencies = lines(results, info, "Latency by quantile", |suite, workload| {
-        let curves = results.curves.iter();
-        let curves = curves.filter(|c| c.suite == suite && c.workload == workload);
-        curves.map(|c| (c.store.clone(), c.points.clone())).collect()
-    });
+    let latencies =
+        lines(results, info, ("Latency by quantile", "microseconds"), |suite, workload| {
+            let curves = results.curves.iter();
+            let curves = curves.filter(|c| c.suite == suite && c.workload == workload);
+            curves.map(|c| (c.store.clone(), c.points.clone())).collect()
+        });
     if !latencies.lines.is_empty() {
         page.svg(&charts::latencies(&latencies).map_err(failed)?);
     }
     const MIB: f64 = 1048576.0;
-    let memory = lines(results, info, "Resident memory over time, MiB", |suite, workload| {
+    let memory = lines(results, info, ("Resident memory over time", "MiB"), |suite, workload| {
         let lines = results.timelines.iter();
         let lines = lines.filter(|t| t.suite == suite && t.workload == workload);
         let points = |s: &crate::results::MemorySample| (s.seconds, s.rss_bytes / MIB);
@@ -218,8 +219,7 @@ fn bars(results: &Results, info: &WorkloadInfo, rows: &[&Row]) -> Vec<Bar> {
     let bar = |row: &Row, name: String| Bar {
         name,
         place: place(results, &row.store),
-        ours: is_ours(results, &row.store),
-        limit: is_limit(&row.store),
+        kind: if is_limit(&row.store) { Kind::Limit } else { Kind::Store },
         median: row.median,
         low: row.low,
         high: row.high,
@@ -241,7 +241,7 @@ fn bars(results: &Results, info: &WorkloadInfo, rows: &[&Row]) -> Vec<Bar> {
 fn lines(
     results: &Results,
     info: &WorkloadInfo,
-    title: &str,
+    (title, unit): (&str, &'static str),
     points: impl Fn(&str, &str) -> Vec<(String, Vec<(f64, f64)>)>,
 ) -> Lines {
     let all = points(&info.suite, &info.name).into_iter().filter(|(_, points)| points.len() > 1);
@@ -251,7 +251,7 @@ fn lines(
     });
     let mut lines: Vec<Line> = lines.collect();
     lines.sort_by_key(|line| line.ours);
-    Lines { title: title.to_string(), lines }
+    Lines { title: title.to_string(), unit, lines }
 }
 
 fn table(rows: &[&Row], page: &mut Page) {
@@ -309,22 +309,22 @@ fn limits(results: &Results, page: &mut Page) {
 
 /// What stores say of themselves beside what was measured, as far as a store tells.
 fn predictions(results: &Results, page: &mut Page) -> Result<()> {
-    let mut charts: Vec<(String, Vec<Bar>)> = Vec::new();
+    let mut charts: Vec<(String, String, Vec<Bar>)> = Vec::new();
     for predicted in &results.rows {
         let Some(metric) = predicted.metric.strip_suffix(PREDICTED) else { continue };
         let measured = results.row(&predicted.suite, &predicted.workload, &predicted.store, metric);
         let Some(measured) = measured.filter(|row| row.median > 0.0) else { continue };
-        let title = format!("{}, {}", metric.replace('_', " "), predicted.unit);
-        if !charts.iter().any(|(of, _)| *of == title) {
-            charts.push((title.clone(), Vec::new()));
-        }
-        let (_, bars) = charts.iter_mut().find(|(of, _)| *of == title).expect("it is there");
+        let title = metric.replace('_', " ");
+        let index = charts.iter().position(|(of, ..)| *of == title).unwrap_or_else(|| {
+            charts.push((title.clone(), predicted.unit.clone(), Vec::new()));
+            charts.len() - 1
+        });
+        let bars = &mut charts[index].2;
         for (row, what) in [(measured, "measured"), (predicted, "predicted")] {
             bars.push(Bar {
                 name: format!("{} {what}", row.workload),
                 place: place(results, &row.store),
-                ours: what == "measured",
-                limit: what == "predicted",
+                kind: if what == "measured" { Kind::Measured } else { Kind::Predicted },
                 median: row.median,
                 low: row.low,
                 high: row.high,
@@ -337,8 +337,8 @@ fn predictions(results: &Results, page: &mut Page) -> Result<()> {
             "What a store's own model says of steady work, beside what was measured in this run.",
         );
     }
-    for (title, bars) in &charts {
-        page.svg(&charts::bars(title, bars).map_err(failed)?);
+    for (title, unit, bars) in &charts {
+        page.svg(&charts::bars(title, unit, bars).map_err(failed)?);
     }
     Ok(())
 }

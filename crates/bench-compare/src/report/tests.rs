@@ -105,6 +105,10 @@ fn a_page_shows_ratios_charts_limits_and_what_is_missing() {
     ] {
         assert!(page.contains(words), "{words}");
     }
+    // Axes have titles, and a store its own colour.
+    for word in ["operations a second", "quantile", "microseconds", "seconds", "MiB", "#E69F00"] {
+        assert!(page.contains(word), "{word}");
+    }
     for foreign in ["http://", "https://", "<script"] {
         let own = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!own.contains(foreign), "{foreign}: the page must stand alone");

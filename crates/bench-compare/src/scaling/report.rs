@@ -7,11 +7,9 @@ use crate::results::{Machine, Remark};
 use serde::Serialize;
 use silica::{Error, ErrorKind, Result};
 use silica_bench::charts::{Axes, Panel, Series as Points, draw};
+use silica_bench::palette::axis_end;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// Space above the highest point of a chart, for the names of its lines.
-const HEADROOM: f64 = 1.35;
 
 /// One workload of one store with one number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -203,7 +201,7 @@ impl ScalingReport {
         let all = || lines.iter().flat_map(|(_, points)| points);
         let most = all().map(|point| point.0).fold(1.0, f64::max);
         let highest = all().map(|point| point.1).fold(0.0, f64::max);
-        let y_max = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
+        let y_max = axis_end(highest, "");
         let mut series: Vec<Points> =
             lines.iter().map(|(store, points)| Points::new(store, points.clone())).collect();
         if let Some((store, (threads, rate))) =

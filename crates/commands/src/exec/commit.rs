@@ -39,7 +39,10 @@ impl Uncommitted {
             count_failed(service, input, output);
         }
         let Uncommitted { timer, staged, requests, .. } = self;
-        timer.stop(service, burst, requests, || staged.text());
+        staged.sum(service);
+        // Slow requests tell their stages only to those who asked for it.
+        let text = || staged.text().filter(|_| service.slowlog.shows_stages());
+        timer.stop(service, burst, requests, text);
         burst.outputs.iter_mut().for_each(|output| output.begun = output.next);
     }
 }

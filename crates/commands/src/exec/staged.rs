@@ -1,4 +1,5 @@
-//! Where the reads of a burst spend their time, if `CONFIG SET slowlog-stages 1` asks for it.
+//! Where the reads of a burst spend their time: of all bursts if `CONFIG SET slowlog-stages 1` asks
+//! for it, of a sample if the server is observed.
 
 use crate::burst::Burst;
 use crate::service::Service;
@@ -16,7 +17,8 @@ pub(super) struct Staged {
 impl Staged {
     /// Begins with a burst.
     pub(super) fn start(service: &Service, burst: &Burst) -> Self {
-        let is_on = service.slowlog.shows_stages();
+        // The burst belongs to the sample if it was noted when it was queued.
+        let is_on = service.slowlog.shows_stages() || burst.queued_ns > 0;
         let queued_ns = match burst.queued_ns {
             0 => 0,
             queued_ns => service.monotonic_ns().saturating_sub(queued_ns),
@@ -37,6 +39,16 @@ impl Staged {
         let result = engine.get_many_staged(keys, sink, &mut stages);
         times.add(&stages.stop());
         result
+    }
+
+    /// Adds the stages to those of the sample, if the server is observed.
+    pub(super) fn sum(&self, service: &Service) {
+        if let Some(times) = &self.times
+            && service.stage_sums.is_observed()
+            && times.iter().next().is_some()
+        {
+            service.stage_sums.add(times, self.queued_ns);
+        }
     }
 
     /// The stages of reads and what each took, in words, where somebody asks and there were some.

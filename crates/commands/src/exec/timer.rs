@@ -40,6 +40,7 @@ impl BurstTimer {
         let nanos = service.monotonic_ns() - self.began_ns;
         service.stats.add(|s| &s.burst_nanoseconds, nanos);
         let micros = nanos / 1000;
+        service.latency.count(micros);
         service.times.count(burst, nanos / requests.max(1) as u64);
         // Mostly nothing is to be noted, and what the time is need not be asked.
         let is_slow = service.slowlog.is_slow(micros);
