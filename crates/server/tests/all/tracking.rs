@@ -121,3 +121,34 @@ fn what_the_table_has_no_room_for_is_told() {
     assert!(show(&reader.reply().unwrap()).starts_with(">['invalidate' ['key:"));
     server.stop();
 }
+
+/// What concerns several databases is told, too: keys have no number of a database, as in Redis.
+#[test]
+fn changes_of_several_databases_are_told() {
+    for mode in [Mode::Crcw, Mode::Erew] {
+        let (server, _) = start_with(Config { mode, ..config() }, Probe::new(false));
+        let (mut reader, mut writer) = (Client::connect(&server), Client::connect(&server));
+        reader.ask("HELLO 3");
+        assert_eq!(reader.ask("CLIENT TRACKING ON"), "OK");
+        let mut told = |requests: &[&str]| {
+            reader.ask("GET a");
+            requests.iter().for_each(|request| drop(writer.ask(request)));
+            reader.send(b"PING\r\n");
+            let mut all = Vec::new();
+            loop {
+                match show(&reader.reply().expect("the connection is open")) {
+                    text if text == "PONG" => return all,
+                    text => all.push(text),
+                }
+            }
+        };
+        let one = [">['invalidate' ['a']]"];
+        assert_eq!(told(&["SET a 1"]), one);
+        assert_eq!(told(&["MOVE a 1"]), one);
+        assert_eq!(told(&["SET b 2", "COPY b a DB 2"]), one);
+        assert_eq!(told(&["SWAPDB 0 1"]), [">['invalidate' nil]"]);
+        assert_eq!(told(&["MULTI", "SELECT 1", "SET x 1", "SELECT 0", "DEL a", "EXEC"]), one);
+        assert_eq!(told(&["MULTI", "SELECT 1", "FLUSHALL", "EXEC"]), [">['invalidate' nil]"]);
+        server.stop();
+    }
+}

@@ -216,7 +216,8 @@ pub(crate) fn of_alone(
         }
         "msetnx" if !is_zero => {
             for index in (1..args.len()).step_by(2) {
-                out.push(new(db, args.get(index)));
+                let is_first = (1..index).step_by(2).all(|at| args.get(at) != args.get(index));
+                out.extend(is_first.then(|| new(db, args.get(index))));
                 set(db, args.get(index), 0, out);
             }
         }
