@@ -17,6 +17,7 @@ use crate::transaction::Transaction;
 use crate::watch::Watches;
 use silica::engine::{EntryRef, Error, GetSink, Result};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::slice;
 use std::sync::Arc;
 
@@ -117,10 +118,10 @@ impl Executor {
                 self.run_alone_across(service, input, output);
             }
             _ => {
-                if !steps.contains_key(&db) {
+                if let Entry::Vacant(place) = steps.entry(db) {
                     let engine = service.databases.engine(db)?;
                     let bytes_max = service.budget.max() / 4;
-                    steps.insert(db, Step::new(engine, self.now_ms, bytes_max));
+                    place.insert(Step::new(engine, self.now_ms, bytes_max));
                 }
                 let held: usize = steps.values().map(Step::held_bytes).sum();
                 let engine = &steps[&db];

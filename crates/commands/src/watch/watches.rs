@@ -159,10 +159,14 @@ impl Watches {
         current: impl Fn(usize, &[u8]) -> Option<EntryRef<'e>>,
     ) -> bool {
         // The counter last: it has counted every write that has ended.
-        let is_same = |db: usize, (key, print): (&Box<[u8]>, &Print)| {
+        let is_same = |db: usize, key: &[u8], print: &Print| {
             current(db, key).map(|entry| self.print(entry)) == *print
         };
-        list.prints.iter().all(|(db, prints)| prints.iter().all(|noted| is_same(*db, noted)))
+        let mut all = list
+            .prints
+            .iter()
+            .flat_map(|(db, prints)| prints.iter().map(|(key, print)| (*db, &**key, print)));
+        all.all(|(db, key, print)| is_same(db, key, print))
             && !list.overlaps.iter().any(Overlap::goes_on)
             && self.marks.get() == own
     }

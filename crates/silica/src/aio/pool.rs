@@ -196,8 +196,8 @@ fn write(writes: &mut Vec<Write>) {
         if !unsynced.is_empty() {
             let synced = keyspace.sync();
             for answer in unsynced {
-                let done = synced.as_ref().map(|()| ()).map_err(Error::duplicate);
-                let _ = answer.send(done);
+                let failed = synced.as_ref().err().map(Error::duplicate);
+                let _ = answer.send(failed.map_or(Ok(()), Err));
             }
         }
     }
