@@ -87,6 +87,8 @@ pub fn run(steps: &mut Steps) {
     let (root, target) = (steps.root().to_path_buf(), steps.target().to_path_buf());
     steps.inside("build of examples", || build_examples(&root, &scratch));
     steps.inside("short programs", || short_programs(&root, &target, &scratch));
+    let mut overhead = Command::new(target.join("debug/examples/overhead"));
+    steps.command("the way through C at toy size", overhead.arg("1000"), LIMIT);
     steps.inside("simulators", || simulators(&target, &scratch));
     steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("modes of mica by cores", || modes(&target, &scratch));
@@ -106,7 +108,7 @@ pub fn run(steps: &mut Steps) {
 /// With everything that the workspace was built with, so that nothing is built anew for them.
 fn build_examples(root: &Path, scratch: &Path) -> Result<(), String> {
     let mut build = cargo(&["build", "--workspace", "--quiet"]);
-    let of_crates = ["tune_check", "experiments", "simulator_speed", "modes"];
+    let of_crates = ["tune_check", "experiments", "simulator_speed", "modes", "overhead"];
     for name in of_crates.map(String::from).into_iter().chain(names_of_programs(root)?) {
         build.args(["--example", &name]);
     }

@@ -23,8 +23,6 @@ pub fn run(root: &Path) -> bool {
     let out = steps.target().join("xtask");
     let run = serving::Run { binary, durable: false, seconds: 10, out };
     steps.inside("a cache under mixed load for 10 s", || run.run());
-    let overhead = ["run", "-q", "-p", "silica-capi", "--example", "overhead", "--", "1000"];
-    steps.command("the way through C at toy size", &mut cargo(&overhead), 10 * MINUTE);
     steps.inside("packages, installed on nothing", || dist::of_tests(root));
     zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));

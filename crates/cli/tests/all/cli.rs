@@ -480,7 +480,8 @@ fn a_cache_needs_no_directory() {
     let temp = Temp::new();
     let mut served = Served::start_as(command(&["serve", "--cache", "64MiB"]), "mica");
     assert_eq!(served.ask(&["SET key value EX 100", "TTL key", "DBSIZE"]), ["+OK", ":100", ":1"]);
-    assert_eq!(served.ask(&["SELECT 1"]), ["-ERR DB index is out of range"]);
+    let others = served.ask(&["SELECT 1", "DBSIZE", "SELECT 16", "SELECT 0"]);
+    assert_eq!(others, ["+OK", ":0", "-ERR DB index is out of range", "+OK"]);
     // Far more than fits: the cache goes on, and holds its memory.
     let value = "x".repeat(60_000);
     let lines: Vec<_> = (0..4000).map(|n| format!("SET big{n} {value}")).collect();

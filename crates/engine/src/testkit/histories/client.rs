@@ -12,8 +12,7 @@ impl Call {
     ///
     /// # Panics
     ///
-    /// Where something is to be added to what is no number, or the call is one that depends on
-    /// more than the key's value.
+    /// If the call is one that depends on more than the key's value.
     pub fn act_on(&self, current: Option<&[u8]>) -> (Update, Answer) {
         let become_ = |new: &Option<Vec<u8>>| new.clone().map_or(Update::Delete, Update::put);
         let was = || Answer::Was(current.map(<[u8]>::to_vec));
@@ -28,7 +27,9 @@ impl Call {
             Call::Swap { .. } => (Update::Keep, Answer::Did(false)),
             Call::Add(by) => {
                 let text = std::str::from_utf8(current.unwrap_or(b"0"));
-                let number: i64 = text.expect("digits").parse().expect("a number");
+                let number = text.ok().and_then(|text| text.parse::<i64>().ok());
+                // What is no number was put by nobody: no order explains such an answer.
+                let Some(number) = number else { return (Update::Keep, was()) };
                 let sum = number.wrapping_add(*by);
                 (Update::put(sum.to_string().into_bytes()), Answer::Sum(sum))
             }

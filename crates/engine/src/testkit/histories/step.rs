@@ -206,6 +206,8 @@ fn kind(of: &Operation, values: &mut Values) -> Option<Kind> {
             Kind::Commit { new: state(new), thread: of.thread }
         }
         (Call::Add(by), Answer::Sum(sum)) => Kind::Add { by: *by, sum: Some(*sum) },
+        // It has found no number, and left it.
+        (Call::Add(_), Answer::Was(saw)) => Kind::Get(state(saw)),
         (Call::Add(by), Answer::Unknown) => Kind::Add { by: *by, sum: None },
         (call, answer) => panic!("{answer:?} is no answer to {call:?}"),
     })
