@@ -1,8 +1,8 @@
 //! Snapshots: what keys were before they changed, in memory, while somebody holds a snapshot.
 //!
-//! The issue of this engine proposes copies of leaves. Versions of keys are independent of splits
-//! and merges, need no copy of 64 entries for the change of one, and say exactly which keys changed
-//! since a snapshot, which is what a commit asks.
+//! Versions of keys, other than copies of leaves, are independent of splits and merges, need no
+//! copy of 64 entries for the change of one, and say exactly which keys changed since a snapshot,
+//! which is what a commit asks.
 //!
 //! 1. A snapshot is taken while no write is under way (`SpTree::gate`), so every write knows
 //!    whether a snapshot is held.
