@@ -53,7 +53,7 @@ pub struct SlowView {
     pub micros: u64,
     /// The first request of the burst, shortened.
     pub request: String,
-    /// Who sent it.
+    /// Address of the client that sent the request.
     pub peer: String,
 }
 

@@ -18,7 +18,7 @@ pub struct Incoming {
 /// One datagram that came, or several that the kernel has joined.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// Who sent it.
+    /// Address of the socket that the datagram is from.
     pub peer: &'a Peer,
     /// Which of the messages in a row that came from there is the first.
     pub sender: usize,
