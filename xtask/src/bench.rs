@@ -90,7 +90,6 @@ pub fn run(steps: &mut Steps) {
     let mut overhead = Command::new(target.join("debug/examples/overhead"));
     steps.command("the way through C at toy size", overhead.arg("1000"), LIMIT);
     steps.inside("simulators", || simulators(&target, &scratch));
-    steps.inside("recommendations", || recommendations(&target, &scratch));
     steps.inside("modes of mica by cores", || modes(&target, &scratch));
     steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     steps.inside("benchmark models", || models(&binary, &scratch));
@@ -108,7 +107,7 @@ pub fn run(steps: &mut Steps) {
 /// With everything that the workspace was built with, so that nothing is built anew for them.
 fn build_examples(root: &Path, scratch: &Path) -> Result<(), String> {
     let mut build = cargo(&["build", "--workspace", "--quiet"]);
-    let of_crates = ["tune_check", "experiments", "simulator_speed", "modes", "overhead"];
+    let of_crates = ["experiments", "simulator_speed", "modes", "overhead"];
     for name in of_crates.map(String::from).into_iter().chain(names_of_programs(root)?) {
         build.args(["--example", &name]);
     }
@@ -182,20 +181,6 @@ fn modes(target: &Path, scratch: &Path) -> Result<(), String> {
         (_, rates, drawn) => {
             Err(format!("{rates} of 40 rates, {drawn} of 4 drawings:\n{}", outcome.output))
         }
-    }
-}
-
-/// Every workload of the check runs on every engine that can do it, and on what is recommended.
-fn recommendations(target: &Path, scratch: &Path) -> Result<(), String> {
-    let out = scratch.join("tune-check");
-    let _ = std::fs::remove_dir_all(&out);
-    let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(target.join("debug/examples/tune_check")).arg(&out);
-    let outcome = run_logged(command.arg("toy=1"), &scratch.join("bench.log"), LIMIT);
-    let _ = std::fs::remove_dir_all(&out);
-    match outcome.good && outcome.output.contains(" of 20 picks are within 10 %") {
-        true => Ok(()),
-        false => Err(outcome.output),
     }
 }
 

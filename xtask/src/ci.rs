@@ -17,7 +17,7 @@ pub fn run(root: &Path) -> bool {
     steps.command("format", &mut cargo(&["fmt", "--all", "--", "--check"]), MINUTE);
     steps.inside("tidy", || tidy::run(root));
     lints(&mut steps);
-    tests(&mut steps, "ci", 25 * MINUTE);
+    tests(&mut steps, "ci", 40 * MINUTE);
     // Built with the tests.
     let binary = serving::binary(steps.target(), "debug");
     let out = steps.target().join("xtask");

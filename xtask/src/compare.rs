@@ -1,6 +1,7 @@
 //! The comparison at toy size: every workload on every store that is installed, answers that agree,
 //! and all files there. Times are not judged.
 
+use crate::replicas;
 use crate::step::{Steps, run_logged};
 use serde_json::Value;
 use std::path::Path;
@@ -25,6 +26,99 @@ pub fn run(steps: &mut Steps) {
     }
     steps.inside("compare stores by threads", || scaling(&binary, &scratch));
     steps.inside("compare caches of memory and flash", || caches(&binary, &scratch));
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let members = "compare members that agree with etcd";
+    match is_there("etcd") {
+        true => steps.inside(members, || agreement(&binary, &scratch)),
+        false => {
+            steps.skip(members, "etcd is not installed");
+            true
+        }
+    };
+    if !is_there("redis-server") {
+        steps.skip("compare objects and slots with Redis", "redis-server is not installed");
+        return;
+    }
+    steps.inside("compare objects with Redis", || types(&binary, &scratch));
+    steps.inside("compare slots that move with Redis", || slots(&binary, &scratch));
+    steps.inside("compare replicas with Redis", || replication(&binary));
+}
+
+/// Runs a comparison at toy size; what it wrote into `file`.
+fn toy(binary: &Path, scratch: &Path, suite: &str, file: &str) -> Result<Value, String> {
+    let out = scratch.join(suite);
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(binary).args(["bench", "compare", suite, "--toy"]);
+    command.args(["--out", suite]).current_dir(scratch);
+    let outcome = run_logged(&mut command, &scratch.join("compare.log"), LIMIT);
+    if !outcome.good {
+        return Err(outcome.output);
+    }
+    read(&out, file)
+}
+
+fn is_above_zero(value: &Value) -> bool {
+    value.as_f64().is_some_and(|value| value > 0.0)
+}
+
+/// Both groups took writes.
+fn agreement(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let found = toy(binary, scratch, "agreement", "agreement.json")?;
+    let rows = list(&found["rows"]);
+    let is_whole = |row: &Value| ["rate", "median_ms"].iter().all(|f| is_above_zero(&row[*f]));
+    match rows.len() == 2 && rows.iter().all(is_whole) && is_above_zero(&found["ratio"][0]) {
+        true => Ok(()),
+        false => Err(format!("a group has no figures: {found}")),
+    }
+}
+
+/// A slot of each cluster moved while clients worked, who were answered before and meanwhile.
+fn slots(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let found = toy(binary, scratch, "slots", "slots.json")?;
+    let rounds = list(&found["rounds"]);
+    let is_whole = |round: &Value| {
+        let parts = [&round["before"]["count"], &round["during"]["count"], &round["seconds"]];
+        parts.into_iter().all(is_above_zero)
+    };
+    match rounds.len() == 2 && rounds.iter().all(is_whole) {
+        true => Ok(()),
+        false => Err(format!("a slot has not moved: {found}")),
+    }
+}
+
+/// Commands, shapes of objects and settings that objects are compared in.
+const RATES_OF_TYPES: usize = 10 * 2 * 3;
+
+/// Every command on objects has a rate at each setting, and each part of the comparison its
+/// figures.
+fn types(binary: &Path, scratch: &Path) -> Result<(), String> {
+    let found = toy(binary, scratch, "types", "types.json")?;
+    let rates = list(&found["rates"]);
+    let whole = |row: &&Value| ["ours", "redis", "ratio"].iter().all(|f| is_above_zero(&row[*f]));
+    if rates.iter().filter(whole).count() != RATES_OF_TYPES {
+        return Err(format!("not every command has its rates: {rates:?}"));
+    }
+    let (memory, board) = (&found["memory"], &found["board"]);
+    let figures = [
+        &memory[0]["ours"],
+        &memory[1]["ours"],
+        &found["queue"]["rate"],
+        &board["ours_bytes"],
+        &board["peer_bytes"],
+    ];
+    match figures.into_iter().all(is_above_zero) {
+        true => Ok(()),
+        false => Err(format!("a part has no figures: {found}")),
+    }
+}
+
+/// Each part of the comparison of replicas runs, with a few keys.
+fn replication(binary: &Path) -> Result<(), String> {
+    let binary = binary.to_str().ok_or("the path of the binary is no text")?;
+    let few = ["--rounds", "1", "--entries", "2000", "--requests", "2000"];
+    let parts = ["sync", "lag", "cost", "--binary", binary];
+    replicas::run(Path::new("."), &[&parts[..], &few].concat())
 }
 
 /// What each cache that is installed must tell.

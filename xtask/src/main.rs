@@ -12,6 +12,7 @@ mod dax;
 mod dist;
 mod docs;
 mod machine;
+mod replicas;
 mod serving;
 mod setup;
 mod site;
@@ -48,6 +49,8 @@ cargo xtask TASK
   zoned         drives with zones in an emulated machine that is stopped; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
+  replicas [sync|lag|cost]… [--binary FILE] [--rounds N] [--entries N] [--requests N]
+                replicas beside redis-server, as tables
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
                 a server under mixed load: memory, descriptors, latency as soak.csv and soak.svg";
 
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
             Ok(minutes) => soak::run(&root, Some(minutes)),
             Err(_) => report(Err(format!("{minutes} is no number of minutes"))),
         },
+        ["replicas", ref rest @ ..] => report(replicas::run(&root, rest)),
         ["soak-server", "--seconds", seconds, ref rest @ ..] => {
             report(soak::server(&root, seconds, rest))
         }

@@ -12,10 +12,11 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("javac", "default-jdk-headless", "the real-client tests"),
     ("npm", "npm", "better-sqlite3 on the SQL library"),
     ("pip3", "python3-pip", "Django and SQLAlchemy on the SQL library"),
+    ("tclsh", "tcl", "SQLite's own tests on the SQL library"),
     ("prometheus-redis-exporter", "prometheus-redis-exporter", "the real-client tests"),
 ];
 
-/// Libraries that clients in Go and Java are made with, and the packages that have them.
+/// Libraries that clients in Go, Java and Tcl are made with, and the packages that have them.
 const CLIENT_LIBRARIES: &[(&str, &str)] = &[
     ("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev"),
     (
@@ -23,6 +24,7 @@ const CLIENT_LIBRARIES: &[(&str, &str)] = &[
         "golang-github-bradfitz-gomemcache-dev",
     ),
     ("/usr/share/java/spymemcached.jar", "libspymemcached-java"),
+    ("/usr/lib/tcltk/sqlite3/libtclsqlite3.so", "libsqlite3-tcl"),
 ];
 
 /// A module of Debian's Python, and the package that has it: clients that the tests use.
@@ -41,6 +43,11 @@ const PEERS: &[(&str, &str)] = &[
 /// Programs that are other people's servers, and the Debian packages that have them. One that is
 /// missing takes no part either.
 const SERVERS: &[(&str, &str)] = &[("memcached", "memcached"), ("redis-server", "redis-server")];
+
+/// Programs that judge file systems, and the Debian packages that have them. The tests of mounts
+/// do without one that is missing.
+const SUITES: &[(&str, &str)] =
+    &[("postmark", "postmark"), ("fs_mark", "fsmark"), ("fio", "fio"), ("sqlite3", "sqlite3")];
 
 /// A browser, and the Debian package that has it: the dashboard is looked at with it.
 const BROWSER: (&str, &str) = ("chromium", "chromium");
@@ -90,16 +97,18 @@ pub fn run() -> Result<(), String> {
         }
     }
     install_peers();
+    install_each(SUITES, is_there, "no mount is judged by it");
     install_browser();
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
 
 /// Installs other people's stores where that works, and names those that stay missing.
 fn install_peers() {
-    install_each(PEERS, has_library);
+    let out = "its store takes no part in comparisons";
+    install_each(PEERS, has_library, out);
     // These packages start their servers, which would take time from what is measured.
     let had: Vec<_> = SERVERS.iter().map(|server| is_there(server.0)).collect();
-    install_each(SERVERS, is_there);
+    install_each(SERVERS, is_there, out);
     for ((_, package), had) in SERVERS.iter().zip(had) {
         if !had && is_there("systemctl") {
             succeeds("systemctl", &["disable", "--now", package]);
@@ -118,15 +127,16 @@ fn install_browser() {
     }
 }
 
-/// Installs the packages of those that are not there, and names those that stay missing.
-fn install_each(wanted: &[(&str, &str)], is_there: fn(&str) -> bool) {
+/// Installs the packages of those that are not there, names those that stay missing, and says what
+/// that comes to.
+fn install_each(wanted: &[(&str, &str)], is_there: fn(&str) -> bool, comes_to: &str) {
     let missing: Vec<_> = wanted.iter().filter(|wanted| !is_there(wanted.0)).collect();
     for (_, package) in &missing {
         // Each by itself: a release of Debian that lacks one may have the others.
         install(&[package]);
     }
     for (_, package) in missing.into_iter().filter(|wanted| !is_there(wanted.0)) {
-        println!("{package} is not there: its store takes no part in comparisons");
+        println!("{package} is not there: {comes_to}");
     }
 }
 

@@ -33,6 +33,7 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
     for durable in [false, true] {
         server_for(&mut steps, SERVER_SECONDS, durable, &out);
     }
+    install_pjdfstest(&mut steps);
     match minutes {
         Some(minutes) => tests_within(&mut steps, root, Duration::from_secs(60 * minutes)),
         None => ci::tests(&mut steps, "soak", 48 * HOUR),
@@ -42,6 +43,18 @@ pub fn run(root: &Path, minutes: Option<u64>) -> bool {
     interpreted(&mut steps);
     sanitized(&mut steps);
     steps.close()
+}
+
+/// The suite of POSIX calls for the tests of mounts, which skip what is not installed.
+fn install_pjdfstest(steps: &mut Steps) {
+    if setup::is_there("pjdfstest") {
+        return;
+    }
+    let name = "install pjdfstest";
+    // It is linked with the library of access control lists.
+    setup::install(&["libacl1-dev"]);
+    let mut install = cargo(&["install", "pjdfstest@0.2.2", "--locked"]);
+    steps.command_unless(name, &mut install, "failed to download");
 }
 
 /// The unsafe code of the memory engine in an interpreter that finds undefined behaviour, where the

@@ -146,6 +146,7 @@ pub(crate) fn measure(cell: &Cell, port: &mut dyn Port) -> Result<Outcome> {
         directory: cell.directory.clone(),
         memory_bytes: memory_bytes(cell, peer),
         level_bytes: Vec::new(),
+        compaction_priority: None,
         server_threads: None,
         set: cell.set.clone(),
         plan: cell.work.plan()?,

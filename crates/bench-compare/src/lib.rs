@@ -6,6 +6,7 @@
 //! Peers that are C libraries or servers are found when a run starts; one that is not installed is
 //! reported as missing, with the package that has it.
 
+mod agreement;
 mod budget;
 mod cell;
 mod cgroup;
@@ -17,11 +18,13 @@ mod foreseen;
 pub mod limits;
 mod load;
 mod machine;
+mod moving;
 mod peer;
 mod peers;
 mod performed;
 mod protocol;
 pub mod report;
+mod resp;
 pub mod results;
 mod rounds;
 mod runner;
@@ -31,9 +34,13 @@ pub mod stats;
 mod suite;
 mod summary;
 mod table;
+mod types;
 mod usage;
 mod work;
 
+pub use agreement::{
+    AgreementProgress, AgreementReport, AgreementRequest, AgreementRun, GroupRow, agreement,
+};
 pub use cell::{Cell, Figure, Job, Outcome};
 pub use child::serve_cell;
 pub use datagrams::{AtRate, AtSkew, DatagramsReport, DatagramsSize, datagrams};
@@ -43,6 +50,10 @@ pub use flash_cache::{
     serve_cache_cell,
 };
 pub use load::{Load, Speech};
+pub use machine::{date, describe};
+pub use moving::{
+    MovingProgress, MovingReport, MovingRequest, MovingRound, MovingRun, Waits, moving,
+};
 pub use peer::{About, Class, Peer, Setting, Setup};
 pub use peers::{all, find};
 pub use runner::{Progress, Run, compare};
@@ -51,6 +62,10 @@ pub use scaling::{
     thread_counts,
 };
 pub use schedule::{ALLOWANCE_BYTES, Request};
-pub use suite::{SUITES, Size, Suite};
+pub use suite::{OWN_WAYS, SUITES, Size, Suite};
 pub use table::table;
+pub use types::{
+    BoardDesign, BoardRow, MemoryRow, QueueRow, RateRow, TypesProgress, TypesReport, TypesRequest,
+    TypesRun, types,
+};
 pub use work::Work;

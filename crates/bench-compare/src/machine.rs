@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The machine, and the device under `directory`.
-pub(crate) fn describe(directory: &Path) -> Machine {
+pub fn describe(directory: &Path) -> Machine {
     let (file_system, device) = mount(directory);
     Machine {
         cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
@@ -95,7 +95,7 @@ fn mount(directory: &Path) -> (String, String) {
 }
 
 /// Now, in UTC: `2026-01-31 12:00:00`.
-pub(crate) fn date() -> String {
+pub fn date() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     date_of(now)
 }

@@ -34,6 +34,9 @@ pub struct Setup {
     /// Bytes that levels 1, 2, … may have, for stores that can be told (RocksDB); the level behind
     /// them takes the rest. None: as an expert would have them.
     pub level_bytes: Vec<u64>,
+    /// Which table of a level is compacted next, for stores that can be told: RocksDB's names of
+    /// `compaction_pri`. `None`: as it comes.
+    pub compaction_priority: Option<String>,
     /// Threads of a server that may run on every core; `None`: one, on a core of its own.
     pub server_threads: Option<usize>,
     /// Options of a store of ours, by name, beside its memory; others have none of these.

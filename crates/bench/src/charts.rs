@@ -48,6 +48,11 @@ impl Series {
         Series { dots: true, ..Series::new(name, points) }
     }
 
+    /// Its points.
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
     /// In the colour of the `series`th series of the panel, counted from 0, which it belongs to.
     pub fn coloured_as(mut self, series: usize) -> Self {
         self.like = Some(series);

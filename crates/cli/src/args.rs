@@ -3,6 +3,7 @@
 mod flash;
 mod graph;
 mod lfs;
+mod modes;
 mod values;
 
 use crate::options_file::OptionsFile;
@@ -15,9 +16,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use flash::{FlashCommand, FlashLab, FlashShape};
 pub(crate) use graph::{GraphArgs, GraphCommand};
 pub(crate) use lfs::{LfsCommand, MountArgs};
+pub(crate) use modes::{EventLoopArg, ModeArg};
 use silica_console::values::{memory, pair, size};
 use silica_console::{DurabilityArg, Global, RunArgs};
-use silica_server::{EventLoopKind, Mode};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -420,6 +421,15 @@ pub(crate) enum AfterPowerLoss {
     Keep,
 }
 
+/// A name or address, and a port.
+fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("'{text}' is not HOST:PORT, such as 10.0.0.1:6379");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() { Err(wrong()) } else { Ok((host.to_string(), port)) }
+}
+
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// Directory of the store; it is created where it is missing.
@@ -429,6 +439,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
     pub(crate) cache: Option<u64>,
+    /// Follow the server at this address, Redis or Silica: take all its data in the place of what
+    /// is here, then every write. REPLICAOF NO ONE ends that; the setting replicaof, which CONFIG
+    /// REWRITE writes, comes before this option.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port, conflicts_with = "cluster")]
+    pub(crate) replica_of: Option<(String, u16)>,
     /// Directory for the cache's memory image: what the cache holds is written there at a clean
     /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
     #[arg(long, value_name = "DIR", requires = "cache")]
@@ -457,6 +472,20 @@ pub(crate) struct ServeArgs {
     /// created where it is missing, and stays so without the option (may be repeated).
     #[arg(long, value_name = "N=ENGINE[,OPTION=VALUE...]", value_parser = database)]
     pub(crate) database: Vec<DatabaseArg>,
+    /// Agreement ports of all members of a group that agrees about database 0, this one's among
+    /// them: a write is acknowledged when a majority has it.
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "member")]
+    #[arg(conflicts_with_all = ["cache", "database", "memcached", "udp", "datagrams", "record"])]
+    pub(crate) replicated_by: Vec<String>,
+    /// Which of them is this one.
+    #[arg(long, value_name = "HOST:PORT", requires = "replicated_by")]
+    pub(crate) member: Option<String>,
+    /// Address to listen on for the other members, if they reach this one by another.
+    #[arg(long, value_name = "HOST:PORT", requires = "member")]
+    pub(crate) member_listen: Option<String>,
+    /// Members of the group that do not lead answer reads, with what they have.
+    #[arg(long, requires = "replicated_by")]
+    pub(crate) stale_reads: bool,
     /// Databases that SELECT reaches, from 0 on; each is there when it is first used.
     #[arg(long, value_name = "N", default_value_t = silica_server::DATABASES_MAX)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -480,6 +509,24 @@ pub(crate) struct ServeArgs {
     /// this and the following. Loopback, unless there is a password.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) datagrams: Option<String>,
+    /// Be a node of a cluster: redis-cli --cluster, or CLUSTERX SETNODES, says which slots it
+    /// serves (docs/cluster.md). Clients have database 0 only.
+    #[arg(long)]
+    pub(crate) cluster: bool,
+    /// Address at which clients and other nodes reach this one, if it is not that of --listen.
+    #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
+    pub(crate) cluster_announce: Option<String>,
+    /// File that keeps the map of the cluster; `CLUSTER` in the directory that is served. A cache
+    /// without one begins anew.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub(crate) cluster_file: Option<PathBuf>,
+    /// File with the nodes and their slots, as CLUSTERX SETNODES takes them, behind a line
+    /// `version N`; it is taken if that is not older than what the node knows.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub(crate) cluster_nodes: Option<PathBuf>,
+    /// Serve the slots that have a node while others have none.
+    #[arg(long, requires = "cluster")]
+    pub(crate) cluster_partial_coverage: bool,
     /// Loopback address for the dashboard (open it in a browser) and metrics over HTTP (GET
     /// /metrics, the text format of Prometheus).
     #[arg(long, value_name = "HOST:PORT")]
@@ -554,47 +601,6 @@ pub(crate) enum ConfigCommand {
         #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-}
-
-#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
-pub(crate) enum EventLoopArg {
-    /// By io_uring where the kernel has all that it takes (Linux 6.1 has), else by epoll.
-    Auto,
-    /// By epoll and a system call for each read and write.
-    Epoll,
-    /// By io_uring, or an error where that is refused.
-    #[value(name = "io_uring")]
-    IoUring,
-}
-
-impl From<EventLoopArg> for EventLoopKind {
-    fn from(arg: EventLoopArg) -> Self {
-        match arg {
-            EventLoopArg::Auto => EventLoopKind::Auto,
-            EventLoopArg::Epoll => EventLoopKind::Epoll,
-            EventLoopArg::IoUring => EventLoopKind::IoUring,
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
-pub(crate) enum ModeArg {
-    /// One event loop each, which alone reads and writes them; others hand their requests to it.
-    Erew,
-    /// One event loop each writes them, and all read.
-    Crew,
-    /// All; writers of one take turns.
-    Crcw,
-}
-
-impl From<ModeArg> for Mode {
-    fn from(arg: ModeArg) -> Self {
-        match arg {
-            ModeArg::Erew => Mode::Erew,
-            ModeArg::Crew => Mode::Crew,
-            ModeArg::Crcw => Mode::Crcw,
-        }
-    }
 }
 
 #[derive(Args)]

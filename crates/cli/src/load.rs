@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use silica::{Durability, EntryRef, Error, ErrorKind, Keyspace, Result, WriteBatch};
 use silica_base::HashSeed;
 use silica_console::{Global, Output, has_terminal};
+use silica_types::is_inner;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -175,7 +176,10 @@ impl Input {
     fn advance_to(&mut self, offset: u64) -> Result<()> {
         while self.offset < offset {
             let taken = match self.decoder.next(&self.buffer[self.at..], self.at_end) {
-                Parsed::Entry(_, taken) | Parsed::Nothing(taken) | Parsed::Other(_, taken) => taken,
+                Parsed::Entry(_, taken)
+                | Parsed::Entries(_, taken)
+                | Parsed::Nothing(taken)
+                | Parsed::Other(_, taken) => taken,
                 Parsed::Cut if !self.at_end => {
                     self.read_more(0)?;
                     continue;
@@ -236,6 +240,12 @@ pub(crate) fn each_entry(
                 entries += 1;
                 bytes
             }
+            Parsed::Entries(list, bytes) => {
+                let done = (input.offset, input.source.bytes);
+                list.iter().try_for_each(|entry| take(entry, done))?;
+                entries += 1;
+                bytes
+            }
             Parsed::Nothing(bytes) | Parsed::Other(_, bytes) => bytes,
             Parsed::End(bytes) => {
                 input.is_over = true;
@@ -262,7 +272,7 @@ struct Left {
     expired: u64,
     /// Are of databases that were not asked for.
     elsewhere: u64,
-    /// Are no strings, by what they are.
+    /// Are of types that are not stored, by these.
     others: BTreeMap<&'static str, u64>,
 }
 
@@ -273,8 +283,11 @@ struct Load {
     progress_path: Option<PathBuf>,
     keyspace: String,
     records: u64,
+    /// Pages of objects that are lines of their own, which are no records.
+    pages: u64,
     resumed_at: u64,
     records_before: u64,
+    pages_before: u64,
     left: Left,
     samples: Samples,
     started: Instant,
@@ -294,8 +307,10 @@ impl Load {
             progress_path,
             keyspace: session.keyspace()?.name().to_string(),
             records: 0,
+            pages: 0,
             resumed_at: 0,
             records_before: 0,
+            pages_before: 0,
             left: Left::default(),
             samples: Samples::default(),
             started: Instant::now(),
@@ -310,6 +325,7 @@ impl Load {
         position["offset"] = self.input.offset.into();
         position["samples"] = self.samples.keys.iter().map(|key| hex(key)).collect();
         position["records"] = (self.records_before + self.records).into();
+        position["pages"] = (self.pages_before + self.pages).into();
         Some(position)
     }
 
@@ -347,6 +363,7 @@ impl Load {
             self.input.offset = offset;
         }
         (self.resumed_at, self.records_before) = (offset, records);
+        self.pages_before = remembered["pages"].as_u64().unwrap_or(0);
         eprintln!(
             "silica: going on at byte {offset} of {}, after {records} records (--restart begins \
              at the start)",
@@ -389,12 +406,16 @@ impl Load {
             match decoder.next(&buffer[at..], at_end) {
                 Parsed::Entry(entry, bytes) => {
                     at += bytes;
-                    let is_live = entry.expires_unix_ms == 0 || entry.expires_unix_ms > now_ms;
-                    if is_live {
-                        entries.push(entry);
-                    } else {
-                        self.left.expired += 1;
-                    }
+                    let is_live = entry.is_live(now_ms);
+                    self.pages += u64::from(is_inner(&entry.key));
+                    entries.extend(is_live.then_some(entry));
+                    self.left.expired += u64::from(!is_live);
+                }
+                Parsed::Entries(list, bytes) => {
+                    at += bytes;
+                    let is_live = list.last().is_some_and(|entry| entry.is_live(now_ms));
+                    entries.extend(list.into_iter().filter(|_| is_live));
+                    self.left.expired += u64::from(!is_live);
                 }
                 Parsed::Nothing(bytes) => at += bytes,
                 Parsed::Other(name, bytes) => {
@@ -444,7 +465,7 @@ impl Load {
 
     /// The number in the file of the record that comes next.
     fn next_number(&self) -> u64 {
-        self.records_before + self.records + 1
+        self.records_before + self.records + self.pages_before + self.pages + 1
     }
 
     /// Writes down the position. What stands before it was synced.
@@ -478,7 +499,7 @@ impl Load {
             output.line(format!("left out {elsewhere} entries of other databases"))?;
         }
         for (name, count) in others {
-            output.line(format!("left out {count} of type {name}: Silica stores strings"))?;
+            output.line(format!("left out {count} of type {name}, which Silica does not know"))?;
         }
         let object = output.object();
         object.insert("expired".into(), (*expired).into());
@@ -494,11 +515,16 @@ impl Load {
     }
 }
 
-/// Puts entries of one database; how many were put.
+/// How many of `entries` are no pages of objects.
+fn records_of(entries: &[Entry<'_>]) -> u64 {
+    entries.iter().filter(|entry| !is_inner(&entry.key)).count() as u64
+}
+
+/// Puts entries of one database; how many records they are.
 fn put_all(targets: &mut Targets<'_>, entries: &[Entry<'_>], left: &mut Left) -> Result<u64> {
     let database = entries.first().map_or(0, |entry| entry.database);
     let Some(keyspace) = targets.of(database)? else {
-        left.elsewhere += entries.len() as u64;
+        left.elsewhere += records_of(entries);
         return Ok(0);
     };
     let mut batch = WriteBatch::new();
@@ -507,7 +533,7 @@ fn put_all(targets: &mut Targets<'_>, entries: &[Entry<'_>], left: &mut Left) ->
         batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
     }
     keyspace.write_with(&batch, Durability::Buffered)?;
-    Ok(entries.len() as u64)
+    Ok(records_of(entries))
 }
 
 /// Keys that were put, spread over the part of the file that was loaded.

@@ -4,6 +4,7 @@
 #[macro_use]
 extern crate silica_console;
 
+mod agreement;
 mod args;
 mod bench;
 mod build_table;
@@ -14,11 +15,13 @@ mod expiry;
 mod flash;
 mod forgetful;
 mod graph;
+mod import_to;
 mod ingest;
 mod keyspace;
 mod lfs;
 mod load;
 mod migrate;
+mod objects;
 mod options_file;
 mod picture;
 mod probe;
@@ -100,7 +103,10 @@ fn run(cli: Cli, output: &mut Output) -> Result<()> {
         Some(Command::Completions { shell }) => shell::completions(shell, output),
         Some(Command::Man { directory }) => shell::man(&directory, output),
         Some(Command::Export(args)) => transfer::export(global, &args, output),
-        Some(Command::Import(args)) => transfer::import(global, &args, output),
+        Some(Command::Import(args)) => match &args.to {
+            Some(address) => import_to::run(global, (address, &args), output),
+            None => transfer::import(global, &args, output),
+        },
         Some(Command::Load(args)) => load::run(global, &args, output),
         Some(Command::Bench(args)) => bench::run(global, *args, &cli.words, output),
         Some(Command::BuildTable(args)) => build_table::run(global, &args, output),

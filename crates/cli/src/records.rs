@@ -6,7 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
-use silica_proto::rdb::{self, Event, FileReader, FileWriter};
+use silica_proto::rdb::{self, Event, FileReader, FileWriter, ObjectEntry};
+use silica_types::entries_of_rdb;
 use std::borrow::Cow;
 
 /// A record that does not fit in this has no end.
@@ -27,7 +28,7 @@ pub(crate) enum FileFormat {
     Csv,
     /// An object of JSON per line: key and value as text, or key_hex, key_base64 and so on.
     Ndjson,
-    /// Redis's file; its strings are taken.
+    /// Redis's file.
     Rdb,
     /// A record per line: key, TAB, value, both as they are, backslashes included.
     Plain,
@@ -56,6 +57,8 @@ pub(crate) type Entry<'a> = rdb::Entry<'a>;
 pub(crate) enum Parsed<'a> {
     /// An entry, and the bytes of the file that it takes.
     Entry(Entry<'a>, usize),
+    /// The entries of a value that is no string: its pages, and last that of its key.
+    Entries(Vec<Entry<'static>>, usize),
     /// Bytes to skip.
     Nothing(usize),
     /// A value of a type that is not stored, by its name, and its bytes.
@@ -105,8 +108,14 @@ impl Decoder {
     fn rdb<'a>(&mut self, bytes: &'a [u8]) -> Parsed<'a> {
         match self.rdb.next(bytes) {
             Ok((Event::Cut, _)) => Parsed::Cut,
-            Ok((Event::Nothing, taken)) => Parsed::Nothing(taken),
+            Ok((Event::Nothing | Event::Function(_) | Event::Field(..), taken)) => {
+                Parsed::Nothing(taken)
+            }
             Ok((Event::Entry(entry), taken)) => Parsed::Entry(entry, taken),
+            Ok((Event::Object(entry), taken)) => match entries_of(entry) {
+                Ok(entries) => Parsed::Entries(entries, taken),
+                Err(why) => Parsed::Bad(why.into()),
+            },
             Ok((Event::Other(name), taken)) => Parsed::Other(name, taken),
             Ok((Event::End, taken)) => Parsed::End(taken),
             Err(error) => Parsed::Bad(error.to_string().into()),
@@ -153,6 +162,24 @@ impl Decoder {
 }
 
 /// The entry whose [`COLUMNS`] are `known`.
+/// The entries of a value that is no string.
+fn entries_of(entry: ObjectEntry) -> Result<Vec<Entry<'static>>, String> {
+    let ObjectEntry { database, key, value, expires_unix_ms } = entry;
+    // Nobody else has pages by this name.
+    let id = getrandom::u64().map_err(|error| error.to_string())?;
+    let entries = entries_of_rdb(value, &key, id.max(1)).map_err(|error| error.to_string())?;
+    let of = |(nth, (key, value, user_bits)): (usize, (Vec<u8>, Vec<u8>, u32))| Entry {
+        database,
+        key: key.into(),
+        value: value.into(),
+        expires_unix_ms: if nth == 0 { expires_unix_ms } else { 0 },
+        user_bits,
+    };
+    let mut all: Vec<Entry<'static>> = entries.into_iter().enumerate().map(of).collect();
+    all.reverse();
+    Ok(all)
+}
+
 fn csv_entry(known: &[Option<Vec<u8>>; 4]) -> Result<Entry<'static>, &'static str> {
     let [key, value, expires, bits] = known;
     let number = |field: &Option<Vec<u8>>| match field.as_deref() {
@@ -334,6 +361,11 @@ impl Encoder {
         Encoder { format, base64, rdb }
     }
 
+    /// Appends a value that is no string, to an RDB file.
+    pub(crate) fn object(&mut self, entry: &ObjectEntry, out: &mut Vec<u8>) {
+        self.rdb.iter_mut().for_each(|rdb| rdb.object(entry, out));
+    }
+
     /// Appends an entry.
     pub(crate) fn entry(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) {
         let (expires, bits) = (entry.expires_unix_ms, entry.user_bits);
@@ -446,7 +478,9 @@ mod tests {
                     let (key, value) = (entry.key.into_owned(), entry.value.into_owned());
                     entries.push(Entry { key: key.into(), value: value.into(), ..entry });
                 }
-                Parsed::Nothing(taken) | Parsed::Other(_, taken) => at += taken,
+                Parsed::Nothing(taken) | Parsed::Other(_, taken) | Parsed::Entries(_, taken) => {
+                    at += taken
+                }
                 Parsed::End(_) => return Ok(entries),
                 Parsed::Cut if at_end => return Err("cut".into()),
                 Parsed::Cut => end = (end + piece).min(bytes.len()),

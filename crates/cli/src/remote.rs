@@ -57,6 +57,11 @@ impl Remote {
         Ok(String::from_utf8_lossy(&self.ask(words)?).into_owned())
     }
 
+    /// What DUMP answers for `key`.
+    pub(crate) fn dump(&mut self, key: &[u8]) -> Result<Vec<u8>> {
+        self.resp.ask_bytes(&[b"DUMP", key])
+    }
+
     /// About how many entries `database` has.
     pub(crate) fn count(&mut self, database: &str) -> Result<u64> {
         self.ask(&["SELECT", database])?;

@@ -69,13 +69,49 @@ impl Resp {
         }
     }
 
+    /// As [`Connection::ask`], with arguments of any bytes.
+    pub(crate) fn ask_bytes(&mut self, args: &[&[u8]]) -> Result<Vec<u8>> {
+        match self.reply_to(args)? {
+            Reply::Text(text) => Ok(text),
+            Reply::Array(_) => Err(self.strange()),
+        }
+    }
+
+    /// Sends `requests` at once and reads their replies, none of which is of interest.
+    ///
+    /// # Errors
+    /// The first that the server answers; those behind it have been done nevertheless.
+    pub(crate) fn tell_all(&mut self, requests: &[Vec<Vec<u8>>]) -> Result<()> {
+        let mut bytes = Vec::new();
+        for args in requests {
+            let args: Vec<&[u8]> = args.iter().map(|arg| &arg[..]).collect();
+            write_request(&mut bytes, &args);
+        }
+        let sent = self.stream.get_mut().write_all(&bytes);
+        sent.map_err(|e| self.failed(e))?;
+        let mut told = Ok(());
+        for args in requests {
+            let reply = self.read(DEPTH_MAX);
+            if told.is_ok() {
+                told = reply.map(|_| ()).map_err(|error| {
+                    let key = args.get(1).map(|key| String::from_utf8_lossy(key));
+                    error.within(format_args!("'{}'", key.unwrap_or_default()))
+                });
+            }
+        }
+        told
+    }
+
     /// The reply to a command.
     pub(crate) fn reply(&mut self, words: &[&str]) -> Result<Reply> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        let sent = self.stream.get_mut().write_all(request.as_bytes());
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.reply_to(&args)
+    }
+
+    fn reply_to(&mut self, args: &[&[u8]]) -> Result<Reply> {
+        let mut request = Vec::new();
+        write_request(&mut request, args);
+        let sent = self.stream.get_mut().write_all(&request);
         sent.map_err(|e| self.failed(e))?;
         self.read(DEPTH_MAX)
     }
@@ -119,6 +155,15 @@ impl Resp {
             }
             _ => Err(self.strange()),
         }
+    }
+}
+
+fn write_request(out: &mut Vec<u8>, args: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+    for arg in args {
+        out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
     }
 }
 

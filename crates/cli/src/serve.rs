@@ -1,5 +1,6 @@
 //! `silica serve`.
 
+use crate::agreement;
 use crate::args::ServeArgs;
 use crate::config;
 use crate::databases::{self, InMemory};
@@ -12,8 +13,12 @@ use silica::{
 };
 use silica_console::Global;
 use silica_console::signals::{self, Wish, Wishes};
-use silica_server::{Config, Databases, Server, SettingsFile, StopHandle, TlsFiles, program_bytes};
+use silica_replica::Replica;
+use silica_server::{
+    ClusterOptions, Config, Databases, Server, SettingsFile, StopHandle, TlsFiles, program_bytes,
+};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -58,11 +63,16 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     check_durability(&keyspace)?;
     let durability = keyspace.durability();
     let config = Config { durability, directory: Some(path.clone()), ..config };
+    let config = in_cluster(args, config, Some(&path))?;
     let record = |file| keyspace.record(file, &silica::RecordOptions::default());
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
     databases::prepare(&store, &args.database, stores)?;
-    let databases = Arc::clone(&store) as Arc<dyn Databases>;
+    let group = agreement::start(args, &config, &store)?;
+    let (config, databases) = match &group {
+        Some(group) => agreement::serve(config, group),
+        None => (config, Arc::clone(&store) as Arc<dyn Databases>),
+    };
     let all: Vec<_> = databases
         .listed()
         .into_iter()
@@ -70,14 +80,19 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
         .collect();
     let durability = config.durability;
     let server = Server::start(config, databases)?;
-    let what = format!("{} on", path.display());
+    let replica = Replica::start(Arc::clone(server.service()))?;
+    let what = format!("{}{} on", path.display(), group.as_ref().map_or("", |_| ", replicated,"));
     let others = databases::words(all.into_iter())?;
-    stop_on_signal(signals, args.file.clone(), server.stop_handle())?;
+    let leaving = group.clone();
+    let leave = move || leaving.iter().for_each(|group| group.leave());
+    stop_on_signal(signals, args.file.clone(), (server.stop_handle(), leave))?;
     announce(&what, &server, engine, &format!("{}{others}", durability_words(durability)));
     server.wait();
+    drop(replica);
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
     }
+    group.iter().for_each(|group| group.stop());
     // A thread of the server that is just ending may have it, too.
     store.shut()?;
     info!("stopped");
@@ -98,12 +113,14 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     memory.check_limit("--cache")?;
     let durability = silica::Durability::Buffered;
     let config = Config { durability, ..config(args, &memory)? };
+    let config = in_cluster(args, config, args.image.as_deref())?;
     let signals = awaited(&config)?;
     let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
     let descriptor = *all.open(0)?.descriptor();
     let others = databases::words(all.apart().into_iter())?;
     let config = Config { databases: all.count(), ..config };
     let server = Server::start(config, Arc::clone(&all) as Arc<dyn Databases>)?;
+    let replica = Replica::start(Arc::clone(server.service()))?;
     let kind = if descriptor.capabilities.may_evict { "cache" } else { "store in memory" };
     let what = match &args.flash {
         Some(path) => {
@@ -116,9 +133,10 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
         (Some(_), _) => "a clean stop leaves an image",
         _ => "nothing outlives the process",
     };
-    stop_on_signal(signals, args.file.clone(), server.stop_handle())?;
+    stop_on_signal(signals, args.file.clone(), (server.stop_handle(), || ()))?;
     announce(&what, &server, descriptor.name, &format!("{how}{others}"));
     let is_kept = server.wait();
+    drop(replica);
     if is_kept && (args.image.is_some() || args.flash.is_some()) {
         for engine in all.to_close()? {
             leave_image(&*engine)?;
@@ -153,7 +171,7 @@ fn awaited(config: &Config) -> Result<Signals> {
 fn stop_on_signal(
     mut signals: Signals,
     file: Option<OptionsFile>,
-    server: StopHandle,
+    (server, leave): (StopHandle, impl Fn() + Send + 'static),
 ) -> Result<()> {
     let listen = move || {
         let mut wishes = Wishes::default();
@@ -170,6 +188,7 @@ fn stop_on_signal(
                 Wish::Stop => {
                     info!("stopping on signal {signal}");
                     tell(sd_notify::NotifyState::Stopping);
+                    leave();
                     server.stop();
                 }
                 Wish::Nothing => {}
@@ -324,12 +343,50 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
         memory_bytes: memory.whole,
         clients_bytes_max,
         sql_ms_max: args.sql_time_limit,
-        settings: args.file.as_ref().map(OptionsFile::settings).unwrap_or_default(),
+        settings: settings(args),
         settings_file: args.file.clone().map(|file| Arc::new(file) as Arc<dyn SettingsFile>),
         // No client that only does not read takes everything.
         client_output_bytes_max: default.client_output_bytes_max.min(clients_bytes_max / 4),
         ..default
     })
+}
+
+/// The settings of a node of a cluster, whose map is kept in `directory`, if there is one.
+fn in_cluster(args: &ServeArgs, config: Config, directory: Option<&Path>) -> Result<Config> {
+    if !args.cluster {
+        return Ok(config);
+    }
+    let announced = args.cluster_announce.as_deref().map(|text| {
+        let parts = text.rsplit_once(':');
+        let port = parts.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port > 0);
+        let host = parts.map(|(host, _)| host.trim_matches(['[', ']'])).filter(|h| !h.is_empty());
+        host.zip(port).ok_or_else(|| {
+            let message = format!("--cluster-announce '{text}' is not HOST:PORT");
+            Error::new(ErrorKind::Config, message)
+        })
+    });
+    let (host, port) = announced.transpose()?.unwrap_or(("", 0));
+    let in_directory = || directory.map(|directory| directory.join("CLUSTER"));
+    let cluster = ClusterOptions {
+        file: args.cluster_file.clone().or_else(in_directory),
+        host: host.to_string(),
+        port,
+        password: config.password.clone(),
+        is_synced: config.durability == silica::Durability::Synced,
+        serves_parts: args.cluster_partial_coverage,
+        nodes: args.cluster_nodes.clone(),
+    };
+    Ok(Config { cluster: Some(cluster), ..config })
+}
+
+/// What CONFIG SET would take: that of the file, and whom to follow.
+fn settings(args: &ServeArgs) -> Vec<(String, String)> {
+    let mut all = args.file.as_ref().map(OptionsFile::settings).unwrap_or_default();
+    let is_said = all.iter().any(|(name, _)| name == "replicaof");
+    if let Some((host, port)) = args.replica_of.as_ref().filter(|_| !is_said) {
+        all.push(("replicaof".into(), format!("{host} {port}")));
+    }
+    all
 }
 
 fn addresses(option: &str, listen: &str) -> Result<Vec<SocketAddr>> {

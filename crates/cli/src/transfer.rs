@@ -2,24 +2,23 @@
 //! as a file, and back.
 
 use crate::load::{Plan, run_plan};
+use crate::objects::{Stored, each_entry};
 use crate::records::{Encoder, Entry, FileFormat};
 use crate::remote::{Remote, RemoteArgs};
 use crate::resp::database_of;
 use crate::session::Session;
 use clap::Args;
 use indicatif::ProgressBar;
-use silica::{EntryRef, Error, ErrorKind, KeyRange, Keyspace, Result};
+use silica::{EntryRef, Error, ErrorKind, Keyspace, Result};
 use silica_console::values::size;
 use silica_console::{Global, Output, has_terminal};
-use silica_proto::rdb::{Event, FileReader};
+use silica_proto::rdb::{self, Event, FileReader, Restored, restore_any};
+use silica_types::{Kind, Object, is_inner, is_marked, to_rdb};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-/// Entries that are fetched at a time where an engine keeps no order.
-const STEP: usize = 256;
 /// Bytes that are written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 /// Entries that a server is asked for at a time.
@@ -58,6 +57,16 @@ pub(crate) struct ImportArgs {
     /// Make what is imported durable, and remember the position, every so many bytes.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "32MiB")]
     pub(crate) sync_every: u64,
+    /// Import into the server at HOST:PORT, or the path of its unix socket, in place of a store:
+    /// Silica's or Redis's.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["resume", "sync_every"])]
+    pub(crate) to: Option<String>,
+    /// File whose first line is that server's password.
+    #[arg(long, value_name = "FILE", requires = "to")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// User to log in as, if not the default one.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub(crate) user: Option<String>,
 }
 
 /// The format that the name of `file` says.
@@ -73,16 +82,21 @@ fn format_of(file: &Path) -> Option<FileFormat> {
     })
 }
 
-/// Imports a file.
-pub(crate) fn import(global: &Global, args: &ImportArgs, output: &mut Output) -> Result<()> {
-    let format = args.format.or_else(|| format_of(&args.file)).ok_or_else(|| {
+/// The format of the file that is imported.
+pub(crate) fn format_to_import(args: &ImportArgs) -> Result<FileFormat> {
+    args.format.or_else(|| format_of(&args.file)).ok_or_else(|| {
         let message = format!(
             "the name of {} does not tell its format; give --format tsv, csv, ndjson, rdb, plain \
              or lp",
             args.file.display()
         );
         Error::new(ErrorKind::Config, message)
-    })?;
+    })
+}
+
+/// Imports a file into a store.
+pub(crate) fn import(global: &Global, args: &ImportArgs, output: &mut Output) -> Result<()> {
+    let format = format_to_import(args)?;
     let plan = Plan {
         file: &args.file,
         format,
@@ -141,32 +155,9 @@ pub(crate) fn export(global: &Global, args: &ExportArgs, output: &mut Output) ->
     Ok(())
 }
 
-/// Hands every entry of `keyspace` to `export`: of one moment where the engine keeps an order.
+/// Hands every entry of `keyspace` to `export`.
 fn of_keyspace(keyspace: &Keyspace, export: &mut Export<'_>) -> Result<()> {
-    if let Some(ordered) = Arc::clone(keyspace.engine()).as_ordered() {
-        let mut iterator = ordered.snapshot()?.iterate(&KeyRange::ALL)?;
-        let mut is_there = iterator.seek_to_first()?;
-        while is_there {
-            export.entry(iterator.key(), &iterator.entry())?;
-            is_there = iterator.next()?;
-        }
-        return Ok(());
-    }
-    let scan = keyspace.engine().as_scan().ok_or_else(|| {
-        let message = "the engine of this keyspace cannot list its entries";
-        Error::new(ErrorKind::Unsupported, message)
-    })?;
-    let mut next = Some(0);
-    while let Some(cursor) = next {
-        let mut outcome = Ok(());
-        next = scan.scan(cursor, STEP, &mut |key, entry| {
-            if outcome.is_ok() {
-                outcome = export.entry(key, &entry);
-            }
-        })?;
-        outcome?;
-    }
-    Ok(())
+    each_entry(keyspace, &mut |key, entry| export.entry_of(keyspace, key, entry))
 }
 
 /// Hands every entry of a server's database to `export`.
@@ -188,11 +179,25 @@ fn of_server(server: &mut Remote, database: &str, export: &mut Export<'_>) -> Re
                 Event::Entry(entry) => {
                     let (expires_unix_ms, user_bits) = (entry.expires_unix_ms, entry.user_bits);
                     let value = &*entry.value;
+                    if export.is_rdb && is_inner(&entry.key) {
+                        continue;
+                    }
+                    if export.is_rdb && is_marked(user_bits) {
+                        let key = String::from_utf8_lossy(&entry.key).into_owned();
+                        let payload = server.dump(&entry.key)?;
+                        let wrong = |_| strange(&format!("the payload of {key}"));
+                        if let Restored::Object(value) =
+                            restore_any(&payload, STRING_BYTES_MAX).map_err(wrong)?
+                        {
+                            export.object(&entry.key, value, expires_unix_ms);
+                        }
+                        continue;
+                    }
                     export.entry(&entry.key, &EntryRef { value, expires_unix_ms, user_bits })?;
                 }
-                Event::Nothing => {}
+                Event::Nothing | Event::Function(_) | Event::Field(..) => {}
                 Event::End => break,
-                Event::Cut | Event::Other(_) => return Err(strange("cut")),
+                Event::Cut | Event::Other(_) | Event::Object(_) => return Err(strange("cut")),
             }
         }
         match u64::from_le_bytes(*next) {
@@ -210,6 +215,8 @@ struct Export<'a> {
     encoder: Option<Encoder>,
     buffer: Vec<u8>,
     database: u64,
+    /// Values that are no strings are written as Redis writes them.
+    is_rdb: bool,
     entries: u64,
     bytes: u64,
     bar: Option<ProgressBar>,
@@ -238,7 +245,30 @@ impl<'a> Export<'a> {
         let mut buffer = Vec::new();
         let encoder = Some(Encoder::begin(format, args.base64, &mut buffer));
         let bar = has_terminal().then(|| ProgressBar::new(estimate));
-        Ok(Export { out, names, encoder, buffer, database: 0, entries: 0, bytes: 0, bar })
+        let is_rdb = format == FileFormat::Rdb;
+        let (database, entries, bytes) = (0, 0, 0);
+        Ok(Export { out, names, encoder, buffer, database, is_rdb, entries, bytes, bar })
+    }
+
+    /// Writes an entry of `keyspace`; one that is part of an object only with that.
+    fn entry_of(&mut self, keyspace: &Keyspace, key: &[u8], entry: &EntryRef<'_>) -> Result<()> {
+        let kind = Kind::of_user_bits(entry.user_bits);
+        let (true, Some(kind)) = (self.is_rdb, kind) else {
+            return if self.is_rdb && is_inner(key) { Ok(()) } else { self.entry(key, entry) };
+        };
+        let mut object = Object::decode(kind, entry.value)?;
+        let value = to_rdb(&mut object, &mut Stored(keyspace), 0)?;
+        self.object(key, value, entry.expires_unix_ms);
+        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn object(&mut self, key: &[u8], value: rdb::Object, expires_unix_ms: u64) {
+        let (database, key) = (self.database, key.to_vec());
+        if let Some(encoder) = &mut self.encoder {
+            let entry = rdb::ObjectEntry { database, key, value, expires_unix_ms };
+            encoder.object(&entry, &mut self.buffer);
+        }
+        self.entries += 1;
     }
 
     fn entry(&mut self, key: &[u8], entry: &EntryRef<'_>) -> Result<()> {

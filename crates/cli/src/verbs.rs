@@ -1,6 +1,7 @@
 //! What both the command line and the prompt can do.
 
 use crate::args::Verb;
+use crate::objects::{Found, check_all};
 use crate::picture::Picture;
 use crate::resp::{Resp, database_of, password};
 use crate::session::Session;
@@ -228,12 +229,27 @@ fn compact(session: &Session, output: &mut Output) -> Result<()> {
 fn verify(session: &Session, output: &mut Output) -> Result<()> {
     let started = Instant::now();
     session.store.verify()?;
-    let seconds = started.elapsed().as_secs_f64();
-    let keyspaces = session.store.keyspaces()?.len();
+    let mut found = Found::default();
+    let list = session.store.keyspaces()?;
+    for info in &list {
+        check_all(&session.store.keyspace(&info.name)?, &mut found)?;
+    }
+    let (keyspaces, seconds) = (list.len(), started.elapsed().as_secs_f64());
     output.line(format!("all well: {keyspaces} keyspaces checked in {seconds:.2} s"))?;
+    if found != Found::default() {
+        let Found { objects, elements, pages, dead_pages } = found;
+        output.line(format!(
+            "{objects} hashes, lists, sets, sorted sets and streams have {elements} elements on \
+             {pages} pages; {dead_pages} pages wait to be removed"
+        ))?;
+    }
     let object = output.object();
     object.insert("ok".into(), true.into());
     object.insert("keyspaces".into(), keyspaces.into());
+    object.insert("objects".into(), found.objects.into());
+    object.insert("elements".into(), found.elements.into());
+    object.insert("pages".into(), found.pages.into());
+    object.insert("dead_pages".into(), found.dead_pages.into());
     object.insert("seconds".into(), seconds.into());
     Ok(())
 }

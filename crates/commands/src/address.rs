@@ -25,6 +25,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// The host, without the port.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Address::Ip(address) => address.ip().to_string(),
+            Address::Unix(_) => String::new(),
+        }
+    }
+
     /// The kind of socket, as memcached calls it.
     pub fn kind(&self) -> &'static str {
         match self {

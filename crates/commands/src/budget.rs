@@ -10,10 +10,13 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Bytes so few that they are not claimed one by one.
 pub const SMALL_BYTES: usize = 64 << 10;
+
+/// A value of a cache may have so many bytes, however little memory clients have.
+const COPIED_VALUE_BYTES_MIN: usize = (1 << 20) - (4 << 10);
 
 /// The memory of all clients: how much there is and how much is used.
 #[derive(Debug)]
@@ -22,12 +25,15 @@ pub struct Budget {
     /// Of these, what connections hold that were told to go.
     leaving: AtomicUsize,
     max: usize,
+    /// The engine makes copies of large values that nobody counts.
+    engine_copies: AtomicBool,
 }
 
 impl Budget {
     /// A budget of `max` bytes, of which none is used.
     pub fn new(max: usize) -> Arc<Self> {
-        Arc::new(Budget { used: AtomicUsize::new(0), leaving: AtomicUsize::new(0), max })
+        let (used, leaving) = Default::default();
+        Arc::new(Budget { used, leaving, max, engine_copies: AtomicBool::new(false) })
     }
 
     /// Bytes that are used; may be more than there are.
@@ -40,8 +46,17 @@ impl Budget {
         self.max
     }
 
-    /// Bytes that a value may have: it fits twice, beside a sixteenth for everything else.
+    /// The engine puts large values together in memory of its own.
+    pub(crate) fn note_engine_copies(&self) {
+        self.engine_copies.store(true, Relaxed);
+    }
+
+    /// Bytes that a value may have: it fits twice, beside a sixteenth for everything else. If the
+    /// engine makes copies of its own, a thirty-second part of all: they are not counted.
     pub(crate) fn value_bytes_max(&self) -> usize {
+        if self.engine_copies.load(Relaxed) {
+            return (self.max / 32).max(COPIED_VALUE_BYTES_MIN).min(self.max);
+        }
         self.max / 2 - self.max / 32
     }
 
@@ -113,7 +128,7 @@ impl Budget {
         (bytes > max).then(|| {
             format!(
                 "OOM a value of {bytes} bytes is over the limit of {max}, of which the clients' \
-                 memory holds two; raise --client-memory"
+                 memory holds several; raise --client-memory"
             )
         })
     }
@@ -210,6 +225,12 @@ impl Share {
         }
         self.bytes.fetch_add(bytes, Relaxed);
         Ok(())
+    }
+
+    /// Keeps `bytes` more, whether there is room or not.
+    pub(crate) fn force(&self, bytes: usize) {
+        self.budget.add(bytes);
+        self.bytes.fetch_add(bytes, Relaxed);
     }
 
     /// Keeps `bytes` less.

@@ -9,6 +9,7 @@ use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::table::Run;
 use crate::transaction::Transaction;
+use crate::waiters::{Wait, Waited};
 use crate::watch::Watches;
 use silica_proto::memcached::Request as Head;
 use silica_proto::{Reply, Span, Version};
@@ -194,6 +195,10 @@ pub struct Request {
     pub long: bool,
     /// The client is told if a key that it reads is changed later.
     pub(crate) tracked: bool,
+    /// In a cluster: ASKING came before it, or it says so itself.
+    pub(crate) asking: bool,
+    /// In a cluster: its connection also reads from replicas.
+    pub(crate) read_only: bool,
 }
 
 impl Request {
@@ -230,6 +235,8 @@ impl Request {
             silent: false,
             long: false,
             tracked: false,
+            asking: false,
+            read_only: false,
         }
     }
 }
@@ -264,8 +271,18 @@ pub struct Input {
     pub(crate) sql: Vec<SqlCall>,
     /// For whom scripts run, by number.
     pub(crate) scripts: Vec<ScriptCall>,
+    /// What has become of the wait of its first request that has not run.
+    pub waited: Waited,
+    /// Its requests may wait until there is something for them.
+    pub may_wait: bool,
     /// It is the server's own, and not a client's.
     pub(crate) is_internal: bool,
+    /// It is the stream of our primary.
+    pub(crate) is_primary: bool,
+    /// It removes keys of slots that are handed over to other nodes.
+    pub(crate) hands_over: bool,
+    /// It removes keys of slots that other nodes have taken.
+    pub(crate) removes_lost: bool,
     /// The number of the connection that asks; 0 if it is none.
     pub(crate) client: u64,
 }
@@ -320,7 +337,9 @@ impl Input {
         self.sql = Vec::new();
         self.scripts = Vec::new();
         self.client = 0;
-        self.is_internal = false;
+        (self.is_internal, self.is_primary) = (false, false);
+        (self.hands_over, self.removes_lost) = (false, false);
+        (self.waited, self.may_wait) = (Waited::Not, false);
     }
 }
 
@@ -346,6 +365,8 @@ pub struct Output {
     pub ends: Option<Vec<usize>>,
     /// Counts large replies until their connection does.
     pub claim: Option<Claim>,
+    /// The next request waits for this.
+    pub waits: Option<Wait>,
     /// The next request has to run on a thread for long requests.
     pub(crate) is_postponed: bool,
 }

@@ -182,7 +182,7 @@ mod tests {
             COMMANDS.iter().for_each(|command| tally.count(command.name));
         }
         drop(tally);
-        for command in COMMANDS {
+        for command in COMMANDS.iter() {
             assert_eq!(calls.calls(place(command.name).unwrap()), 3, "{}", command.name);
         }
         calls.reset();

@@ -3,11 +3,12 @@
 use crate::acl::{DEFAULT, User};
 use crate::address::Address;
 use crate::budget::{Budget, Share};
+use crate::replication::{Feed, Phase};
 use crate::topics::{Kind, Subscriptions};
 use crate::tracking::{Mode, Tracker};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What a client says about itself, and what it did last.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +49,10 @@ pub struct Client {
     pub(crate) no_touch: AtomicBool,
     /// It is shown the requests of all clients.
     pub(crate) monitors: AtomicBool,
+    /// What it is fed with, if it is a replica.
+    pub(crate) feed: OnceLock<Arc<Feed>>,
+    /// One of its requests waits until there is something for it.
+    pub waits: AtomicBool,
     names: Mutex<Names>,
     subscriptions: Mutex<Subscriptions>,
 }
@@ -77,6 +82,11 @@ impl Client {
         self.monitors.load(Relaxed)
     }
 
+    /// True if it is a replica that is fed, or about to be.
+    pub fn is_replica(&self) -> bool {
+        self.feed.get().is_some_and(|feed| feed.phase() != Phase::Greeting)
+    }
+
     /// The user that it is, as far as its last request told.
     pub(crate) fn user_name(&self) -> String {
         self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()
@@ -85,8 +95,10 @@ impl Client {
     /// Its flags, as CLIENT LIST shows them.
     fn flags(&self, tracker: Option<&Tracker>, listens: bool) -> String {
         let flags = [
+            ('S', self.is_replica()),
             ('O', self.monitors.load(Relaxed)),
             ('P', listens),
+            ('b', self.waits.load(Relaxed)),
             ('t', tracker.is_some()),
             ('R', tracker.is_some_and(|tracker| tracker.broken)),
             ('B', tracker.is_some_and(|tracker| tracker.wish.mode == Mode::Broadcast)),
@@ -187,6 +199,8 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             monitors: AtomicBool::new(false),
+            feed: OnceLock::new(),
+            waits: AtomicBool::new(false),
             names: Mutex::default(),
             subscriptions: Mutex::default(),
         });

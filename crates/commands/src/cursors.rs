@@ -35,8 +35,9 @@ pub(crate) struct Cursors {
     held_bytes_max: usize,
 }
 
+/// Numbers and the keys that they stand for.
 #[derive(Default)]
-struct Known {
+pub(crate) struct Known {
     keys: BTreeMap<u64, Vec<u8>>,
     /// The numbers, the oldest first.
     order: VecDeque<u64>,
@@ -90,7 +91,12 @@ impl Cursors {
 }
 
 impl Known {
-    fn add(&mut self, number: u64, key: &[u8]) {
+    /// The key that `number` stands for, if it is not forgotten.
+    pub(crate) fn get(&self, number: u64) -> Option<&[u8]> {
+        self.keys.get(&number).map(Vec::as_slice)
+    }
+
+    pub(crate) fn add(&mut self, number: u64, key: &[u8]) {
         if let Some(old) = self.keys.get_mut(&number) {
             // Two keys of one number: the first one, so that no key after it is missed.
             if key < old.as_slice() {
@@ -115,7 +121,7 @@ impl Known {
 
     /// Brings `share` up to date. If it cannot grow, or more than `held_bytes_max` are held, the
     /// oldest numbers are forgotten.
-    fn settle(&mut self, share: &Share, held_bytes_max: usize) {
+    pub(crate) fn settle(&mut self, share: &Share, held_bytes_max: usize) {
         loop {
             let all = self.bytes + self.order.len() * CURSOR_BYTES;
             if all > held_bytes_max {

@@ -1,7 +1,7 @@
 //! The numbered databases, opened when they are first used.
 
-use crate::databases::{Databases, database_index};
-use crate::gate::{Gate, Serve, Turn};
+use crate::databases::{Databases, Generation, database_index};
+use crate::gate::{self, Gate, Serve, Turn};
 use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
 use crate::owners::Owners;
@@ -93,6 +93,18 @@ impl DatabaseSet {
         })
     }
 
+    /// The databases that may hold something, by number, if they outlive this process: none if
+    /// threads own their partitions, which may not run yet.
+    pub(crate) fn held(&self) -> Result<Vec<(usize, &dyn Engine)>> {
+        let held = (0..self.count()).filter(|db| self.owners.is_none() && self.may_hold(*db));
+        held.map(|db| Ok((db, self.engine(db)?))).collect()
+    }
+
+    /// Begins a generation of the databases; `None` if all of them are in memory.
+    pub(crate) fn begin_generation(&self) -> Result<Option<Box<dyn Generation + '_>>> {
+        self.source.begin_generation()
+    }
+
     /// Lets all databases together have `bytes` of memory from now on.
     pub(crate) fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
         self.source.set_memory_bytes(bytes)
@@ -135,8 +147,13 @@ impl DatabaseSet {
         self.with_serve(|serve| self.gate.alone(serve, work))
     }
 
+    /// Locks `mutex`; a thread that owns partitions serves others meanwhile.
+    pub(crate) fn lock<'m, T>(&self, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
+        self.with_serve(|serve| gate::lock(mutex, serve))
+    }
+
     /// Calls `work` with what a thread that waits does for others.
-    fn with_serve<T>(&self, work: impl FnOnce(Serve<'_>) -> T) -> T {
+    pub(crate) fn with_serve<T>(&self, work: impl FnOnce(Serve<'_>) -> T) -> T {
         match &self.owners {
             None => work(None),
             Some(owners) => work(Some(&|| owners.serve())),

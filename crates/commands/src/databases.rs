@@ -114,6 +114,12 @@ pub trait Databases: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, "the databases of this server cannot be swapped"))
     }
 
+    /// Begins a generation of the databases, beside the one that is served; `None` if all of them
+    /// are in memory, and two have no room.
+    fn begin_generation(&self) -> Result<Option<Box<dyn Generation + '_>>> {
+        Ok(None)
+    }
+
     /// Lets all databases together have `bytes` of memory from now on.
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
         let _ = bytes;
@@ -126,6 +132,34 @@ pub trait Databases: Send + Sync {
     fn why(&self, index: u32) -> Result<Option<Why>> {
         let _ = index;
         Ok(None)
+    }
+}
+
+/// Databases that are filled while others are served, and take their places together. Dropped
+/// before, nothing of them is left.
+pub trait Generation {
+    /// What takes the place of database `index`, empty at first; `None` if that is in memory.
+    fn engine(&mut self, index: u32) -> Result<Option<Arc<dyn Engine>>>;
+
+    /// Makes what was written so far durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Puts all of them in place: after a crash all of them are, or none. Called while nobody uses
+    /// the databases.
+    fn install(&mut self) -> Result<()>;
+}
+
+impl Generation for silica::Generation<'_> {
+    fn engine(&mut self, index: u32) -> Result<Option<Arc<dyn Engine>>> {
+        silica::Generation::engine(self, &keyspace_name(index))
+    }
+
+    fn sync(&self) -> Result<()> {
+        silica::Generation::sync(self)
+    }
+
+    fn install(&mut self) -> Result<()> {
+        silica::Generation::install(self)
     }
 }
 
@@ -238,6 +272,10 @@ impl Databases for silica::Silica {
 
     fn swap(&self, index: u32, other: u32) -> Result<()> {
         self.swap_keyspaces(&keyspace_name(index), &keyspace_name(other))
+    }
+
+    fn begin_generation(&self) -> Result<Option<Box<dyn Generation + '_>>> {
+        Ok(Some(Box::new(silica::Silica::begin_generation(self))))
     }
 
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {

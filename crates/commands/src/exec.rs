@@ -14,9 +14,14 @@ mod commit;
 mod journal;
 mod noting;
 mod one_by_one;
+mod output;
 mod pieces;
+mod routing;
 mod staged;
+mod stream;
+mod telling;
 mod timer;
+mod types;
 
 use self::alone::Collector;
 pub use self::changes::Change;
@@ -24,13 +29,17 @@ use self::changes::{Answers, change, change_by_owners};
 pub use self::commit::{Uncommitted, commit};
 use self::journal::Journal;
 use self::noting::Expiries;
+pub(crate) use self::one_by_one::HoldAll;
 use self::pieces::Writer;
+use self::routing::Stops;
 use self::staged::Staged;
+pub(crate) use self::stream::Unapplied;
+use self::telling::hold;
+pub(crate) use self::telling::{is_told_without_value, tell_batch, tell_objects};
 use self::timer::BurstTimer;
 use crate::budget::{Claim, SMALL_BYTES};
-use crate::burst::{Acknowledgement, Args, Burst, ERROR, Input, Output, Request};
+use crate::burst::{Args, Burst, Input, Output};
 use crate::engine_calls::error_text;
-use crate::errors;
 use crate::gate::Turn;
 use crate::lane::Lane;
 use crate::resp::Values;
@@ -38,9 +47,8 @@ use crate::resp::scripts::Place;
 use crate::service::Service;
 use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
 use silica::engine::{Durability, Engine, GetSink, Limits, Result, WriteBatch};
-use silica_proto::Reply;
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, MutexGuard};
 
 /// Keys of one wave of reads.
 const KEYS_MAX: usize = 1024;
@@ -59,6 +67,9 @@ pub(crate) const ENTRY_META_BYTES: usize = 12;
 /// Bytes of keys and values after which a batch is written.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
+/// What is held while a burst runs: see [`DatabaseSet::enter`](crate::DatabaseSet::enter).
+type Guard<'t> = MutexGuard<'t, ()>;
+
 /// A key's result in a wave of reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
@@ -68,6 +79,8 @@ pub(crate) enum Slot {
     Found { start: usize, len: usize },
     /// There was no room for it.
     Deferred,
+    /// It is no string, and the read asks for strings.
+    OtherType,
 }
 
 /// Runs bursts; keeps its buffers between them.
@@ -97,10 +110,16 @@ pub struct Executor {
     left: Vec<usize>,
     /// A wave of reads has some whose client is told of later changes.
     is_tracked: bool,
-    /// Where its scripts run.
+    /// Where its scripts run, and commands that take long.
     place: Place,
+    /// The connection and the request that have to run on a thread for long requests.
+    aside: Cell<Option<(usize, usize)>>,
     /// What the burst has changed, if somebody wants to know.
     journal: RefCell<Journal>,
+    /// Replicas are told what it writes.
+    tells: bool,
+    /// Writes of clients are refused: this is a replica.
+    refuses: bool,
     /// Held while a burst runs; an executor of a part of a burst has none.
     turn: Option<Arc<Turn>>,
 }
@@ -129,7 +148,10 @@ impl Executor {
             left: Vec::new(),
             is_tracked: false,
             place: Place::Short,
+            aside: Cell::new(None),
             journal: RefCell::default(),
+            tells: false,
+            refuses: false,
             turn: None,
         }
     }
@@ -163,21 +185,73 @@ impl Executor {
         self.staged = Staged::start(&service, burst);
         self.now_ms = service.unix_ms();
         self.place = if burst.lane == Lane::Long { Place::Long } else { Place::Short };
-        let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
-        let done_before: usize = outputs.iter().map(|output| output.next).sum();
-        let mut dirty = 0u32;
+        let done_before: usize = burst.outputs.iter().map(|output| output.next).sum();
         let turn = self.turn();
+        let dirty = self.apply_in(&service, &turn, burst);
+        let outputs = &mut burst.outputs[..];
+        self.journal.get_mut().tell(&service, self.now_ms);
+        let dirty = if self.synced() { dirty } else { 0 };
+        self.forget(outputs);
+        let done: usize = outputs.iter().map(|output| output.next).sum();
+        let requests = done - done_before;
+        service.stats.count_burst(burst.lane, requests);
+        Uncommitted { timer, staged: std::mem::take(&mut self.staged), requests, dirty }
+    }
+
+    /// Runs a burst inside `turn`; the places that may have been written, a bit each.
+    fn apply_in(&mut self, service: &Service, turn: &Turn, burst: &mut Burst) -> u32 {
         // A statement of SQL may take long, and has its own way to see one moment.
-        let enter = || (burst.lane != Lane::Sql).then(|| service.databases.enter(&turn));
+        let is_sql = burst.lane == Lane::Sql;
+        let enter = || (!is_sql).then(|| service.databases.enter(turn));
         let mut entered = enter();
+        self.look_at_role();
+        let hands_over = burst.inputs.iter().any(|input| input.hands_over);
+        let cluster = service.cluster.as_ref().filter(|_| hands_over);
+        let _held = cluster.map(|cluster| service.databases.lock(cluster.handover()));
+        let (mut stops, mut dirty) = (Stops::default(), 0);
+        self.route(burst, &mut stops);
+        loop {
+            let parts = (&burst.inputs[..], &mut burst.outputs[..]);
+            let (wrote, has_left) = self.waves(service, parts, &mut entered);
+            dirty |= wrote;
+            if has_left {
+                // Whatever was decided before may have changed.
+                entered = enter();
+                self.look_at_role();
+                self.route(burst, &mut stops);
+                continue;
+            }
+            if out_bytes(&burst.outputs) >= self.out_bytes_max() {
+                break;
+            }
+            match self.run_handed_over(burst, &stops, &mut entered) {
+                Some(wrote) => dirty |= wrote,
+                None => break,
+            }
+        }
+        stops.lift(&mut burst.outputs);
+        dirty
+    }
+
+    /// Runs requests wave by wave, until one has run for which the burst was left; the places that
+    /// may have been written, a bit each, and whether it was left.
+    fn waves(
+        &mut self,
+        service: &Service,
+        (inputs, outputs): (&[Input], &mut [Output]),
+        entered: &mut Option<Guard<'_>>,
+    ) -> (u32, bool) {
+        let mut dirty = 0;
         while let Some((at, db)) = next_part(inputs, outputs)
             && out_bytes(outputs) < self.out_bytes_max()
         {
-            if inputs[at].requests[outputs[at].next].run.is_across() {
-                drop(entered);
-                dirty |= self.across(&inputs[at], &mut outputs[at]);
-                entered = enter();
-                continue;
+            let run = inputs[at].requests[outputs[at].next].run;
+            if run.is_across() || run.is_apart() {
+                *entered = None;
+                return match run.is_apart() {
+                    true => (dirty | self.apart(&inputs[at], &mut outputs[at]), true),
+                    false => (dirty | self.across(&inputs[at], &mut outputs[at]), true),
+                };
             }
             match service.databases.engine(db) {
                 Ok(engine) => {
@@ -188,16 +262,7 @@ impl Executor {
                 Err(error) => refuse(db, &error_text(&error), inputs, outputs),
             }
         }
-        drop(entered);
-        self.journal.get_mut().tell(&service, self.now_ms);
-        if !self.synced() {
-            dirty = 0;
-        }
-        self.forget(outputs);
-        let done: usize = outputs.iter().map(|output| output.next).sum();
-        let requests = done - done_before;
-        service.stats.count_burst(burst.lane, requests);
-        Uncommitted { timer, staged: std::mem::take(&mut self.staged), requests, dirty }
+        (dirty, false)
     }
 
     /// What it holds while a burst runs.
@@ -236,9 +301,12 @@ impl Executor {
 
     /// Takes every connection as far as a wave goes. True where anything may have been written.
     fn wave(&mut self, wave: &mut Wave<'_, '_>) -> bool {
+        if self.refuses {
+            self.refuse_writes(wave);
+        }
         self.reads(wave);
         // None of them is left out because another has written.
-        let wrote = [self.writes(wave), self.updates(wave), self.alone(wave)];
+        let wrote = [self.writes(wave), self.updates(wave), self.objects(wave), self.alone(wave)];
         wrote.contains(&true)
     }
 
@@ -417,7 +485,7 @@ impl Executor {
                 while cursor < output.limit() {
                     let request = &input.requests[cursor];
                     let Run::Write(write) = request.run else { break };
-                    if usize::from(request.db) != wave.db {
+                    if usize::from(request.db) != wave.db || self.is_refused(input, request) {
                         break;
                     }
                     let args = input.args(request);
@@ -460,6 +528,8 @@ impl Executor {
         limits: &Limits,
         together: bool,
     ) -> bool {
+        let told = self.told().filter(|_| wave.kind == WaveKind::Burst);
+        let held = hold(&told, batch.ops().iter().map(|op| op.key));
         let mut missing = self.missing(wave, batch);
         let result = match (batch.is_empty(), together) {
             (true, _) => Ok(()),
@@ -486,6 +556,7 @@ impl Executor {
                 });
             }
         }
+        held.iter().for_each(|_| self.tell_replicas(false));
         failed.is_none() && !batch.is_empty()
     }
 
@@ -502,7 +573,10 @@ impl Executor {
                 let request = &input.requests[cursor];
                 match request.run {
                     Run::Ready => {}
-                    Run::Update(modify) if usize::from(request.db) == wave.db => {
+                    Run::Update(modify)
+                        if usize::from(request.db) == wave.db
+                            && !self.is_refused(input, request) =>
+                    {
                         let args = input.args(request).within(&self.claim);
                         if modify.check(args, &limits).is_none() {
                             bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
@@ -523,7 +597,10 @@ impl Executor {
             value_bytes_max: limits.value_bytes_max,
             reply_bytes_max: self.reply_bytes_max,
             room: 2 * self.room,
+            is_told: self.tells,
         };
+        let told = self.told().filter(|_| wave.kind == WaveKind::Burst);
+        let held = hold(&told, changes.iter().map(|change| change.key));
         let owners = self.service.databases.owners.as_deref();
         let place = self.service.databases.place_of(wave.db);
         let by_owners =
@@ -533,6 +610,7 @@ impl Executor {
             None => change(wave.engine, &changes, &burst_limits, &self.claim),
         };
         self.answer_updates(wave, &answers, failed.as_deref());
+        held.iter().for_each(|_| self.tell_replicas(false));
         !changes.is_empty()
     }
 
@@ -541,6 +619,10 @@ impl Executor {
         let Answers { list: answers, effects } = answers;
         let notes = self.notes(wave.kind == WaveKind::Transaction, wave.db);
         let limits = wave.engine.descriptor().limits;
+        if wave.kind == WaveKind::Burst && failed.is_none() {
+            let dead = effects.iter().filter_map(|effect| effect.dead);
+            dead.for_each(|dead| self.service.dead_pages.add(wave.db, dead));
+        }
         let mut first = 0;
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
@@ -585,7 +667,7 @@ struct Answered {
 }
 
 fn hits(slots: &[Slot]) -> usize {
-    slots.iter().filter(|slot| matches!(slot, Slot::Found { .. })).count()
+    slots.iter().filter(|slot| matches!(slot, Slot::Found { .. } | Slot::OtherType)).count()
 }
 
 /// Counts the requests that were answered with an error, by the error and by their commands.
@@ -641,99 +723,5 @@ fn refuse(db: usize, text: &str, inputs: &[Input], outputs: &mut [Output]) {
                 break;
             }
         }
-    }
-}
-
-impl Output {
-    /// First request that must not run now.
-    fn limit(&self) -> usize {
-        let is_over = self.out.len() >= OUT_BYTES_MAX || self.is_postponed;
-        if is_over { self.next } else { self.end }
-    }
-
-    fn copy_ready(&mut self, input: &Input, request: &Request) {
-        if !request.silent {
-            self.out.extend_from_slice(input.ready(request));
-        }
-        self.end_reply();
-    }
-
-    /// Writes the reply of the next request.
-    fn reply(&mut self, request: &Request, write: impl FnOnce(&mut Reply<'_>)) {
-        let start = self.out.len();
-        write(&mut Reply::new(&mut self.out, request.version));
-        if self.out.get(start) == Some(&ERROR) {
-            self.failed.push((self.next, errors::word(&self.out[start..])));
-        }
-        if request.silent {
-            self.out.truncate(start);
-        }
-        self.end_reply();
-    }
-
-    /// The next request has run.
-    fn end_reply(&mut self) {
-        self.next += 1;
-        if let Some(ends) = &mut self.ends {
-            ends.push(self.out.len());
-        }
-    }
-
-    /// Writes the reply of the next request, which changes something; where it is `synced` later,
-    /// what the reply says is not sure before.
-    fn acknowledge(&mut self, request: &Request, synced: bool, write: impl FnOnce(&mut Reply<'_>)) {
-        let (start, request_index) = (self.out.len(), self.next);
-        self.reply(request, write);
-        if synced && !request.silent {
-            let end = self.out.len();
-            self.acknowledgements.push(Acknowledgement { start, end, request: request_index });
-        }
-    }
-
-    /// Replaces every acknowledgement by an error.
-    fn withdraw(&mut self, input: &Input, text: &str) {
-        let mut honest = Vec::with_capacity(self.out.len());
-        let mut from = 0;
-        let first = self.next - self.ends.as_ref().map_or(0, Vec::len);
-        let mut shift = 0;
-        for Acknowledgement { start, end, request } in self.acknowledgements.drain(..) {
-            honest.extend_from_slice(&self.out[from..start]);
-            let refused = &input.requests[request];
-            let mut reply = Reply::new(&mut honest, refused.version);
-            input.args(refused).refuse(text, &mut reply);
-            from = end;
-            let now = honest.len().wrapping_sub(end);
-            for later in self.ends.iter_mut().flat_map(|ends| &mut ends[request - first..]) {
-                *later = later.wrapping_add(now).wrapping_sub(shift);
-            }
-            shift = now;
-        }
-        honest.extend_from_slice(&self.out[from..]);
-        self.out = honest;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn withdrawn_acknowledgements_leave_the_other_replies() {
-        let request = Request::new(Run::Ready, 0, 0);
-        let of_memcached = Request { head: 1, ..request };
-        let requests = vec![request, of_memcached, of_memcached];
-        let heads = vec![silica_proto::memcached::Request::Delete];
-        let input = Input { requests, heads, ..Input::default() };
-        let mut output =
-            Output { out: b"+OK\r\n$1\r\na\r\nDELETED\r\n+PONG\r\n".into(), ..Output::default() };
-        let acknowledgement = |start, end, request| Acknowledgement { start, end, request };
-        // The last one was acknowledged by silence.
-        output.acknowledgements =
-            vec![acknowledgement(0, 5, 0), acknowledgement(12, 21, 1), acknowledgement(28, 28, 2)];
-        (output.next, output.ends) = (3, Some(vec![12, 28, 28]));
-        output.withdraw(&input, "ERR no");
-        let want = "-ERR no\r\n$1\r\na\r\nSERVER_ERROR no\r\n+PONG\r\nSERVER_ERROR no\r\n";
-        assert_eq!(String::from_utf8(output.out).unwrap(), want);
-        assert_eq!(output.ends.unwrap(), [16, 40, 57]);
     }
 }

@@ -1,11 +1,15 @@
 //! What commands ask of the threads that serve connections.
 
 use crate::clients::Owner;
+use crate::cluster::Wire;
 use crate::topics::{Delivery, Published};
+use crate::waiters::Waited;
 use silica_proto::datagram::PASS_BYTES;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// The event loops and ports before the commands. No call waits.
+/// The event loops and ports before the commands. No call waits, but [`Front::dial`].
 pub trait Front: Send + Sync {
     /// How many event loops there are.
     fn loops(&self) -> usize;
@@ -15,6 +19,13 @@ pub trait Front: Send + Sync {
 
     /// Closes a connection of event loop `index`, if it is still there.
     fn close(&self, index: usize, owner: Owner);
+
+    /// Lets the request that a connection of event loop `index` waits with run anew, if it still
+    /// waits; `waited` says why.
+    fn wake(&self, index: usize, owner: Owner, waited: Waited);
+
+    /// Has event loop `index` send more to a connection of a replica: see [`crate::Service::feed`].
+    fn feed(&self, index: usize, owner: Owner);
 
     /// Has all event loops look whether requests still have to wait.
     fn resume(&self);
@@ -27,6 +38,15 @@ pub trait Front: Send + Sync {
 
     /// The ports of the datagram protocol; none if it is not served.
     fn datagram_ports(&self) -> Vec<u16>;
+
+    /// Connects to another server, for what commands say to it. It waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// As the system says; always if the front has no connections.
+    fn dial(&self, host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Wire>> {
+        let _ = (host, port, timeout);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this server connects to no other"))
+    }
 
     /// What lets a sender of datagrams in after change `acl_version` of users.
     fn datagram_pass(&self, acl_version: u64) -> [u8; PASS_BYTES];

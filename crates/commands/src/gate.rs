@@ -7,6 +7,7 @@
 //! A thread that owns partitions goes on serving others while it waits, as a burst that has begun
 //! may need it to end.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -32,7 +33,22 @@ pub(crate) struct Gate {
     alone: Mutex<()>,
 }
 
-fn lock<'m, T>(mutex: &'m Mutex<T>, serve: Serve<'_>) -> MutexGuard<'m, T> {
+thread_local! {
+    /// The calling thread is alone.
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends that a thread is alone, even if its work panics.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        IS_ALONE.set(false);
+    }
+}
+
+/// Locks `mutex`, and serves others meanwhile.
+pub(crate) fn lock<'m, T>(mutex: &'m Mutex<T>, serve: Serve<'_>) -> MutexGuard<'m, T> {
     let Some(serve) = serve else { return mutex.lock().unwrap_or_else(PoisonError::into_inner) };
     loop {
         match mutex.try_lock() {
@@ -67,13 +83,18 @@ impl Gate {
         turn
     }
 
-    /// Calls `work` while no burst runs. The caller is in none itself.
+    /// Calls `work` while no burst runs. The caller is in none itself, but may be alone already.
     pub(crate) fn alone<T>(&self, serve: Serve<'_>, work: impl FnOnce() -> T) -> T {
+        if IS_ALONE.get() {
+            return work();
+        }
         let _alone = lock(&self.alone, serve);
         // An executor that is made meanwhile waits for the list, before its first burst.
         let listed = lock(&self.turns, serve);
         let turns: Vec<Arc<Turn>> = listed.iter().filter_map(Weak::upgrade).collect();
         let _held = hold_all(&turns, serve);
+        IS_ALONE.set(true);
+        let _end = End;
         work()
     }
 }

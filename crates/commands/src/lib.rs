@@ -34,7 +34,9 @@
 //!     // (The others do nothing.)
 //! #   fn publish(&self, _: usize, _: Arc<Published>, _: Vec<Delivery>) {}
 //! #   fn close(&self, _: usize, _: Owner) {}
+//! #   fn feed(&self, _: usize, _: Owner) {}
 //! #   fn resume(&self) {}
+//! #   fn wake(&self, _: usize, _: Owner, _: Waited) {}
 //! #   fn stop(&self) {}
 //! #   fn port(&self) -> u16 {
 //! #       0
@@ -58,6 +60,8 @@
 //! #     clients_max: 1,
 //! #     request_ms_max: 0,
 //! #     settings_file: None,
+//! #     cluster: None,
+//! #     agreement: None,
 //! #     sql_ms_max: 0,
 //! #     sql_workers: 1,
 //! # };
@@ -94,6 +98,9 @@
 //! * `budget`: the memory of all clients;
 //! * `calls`, `errors`, `rates`, `slowlog`, `stats`: what INFO and SLOWLOG show;
 //! * `view`: what an observer sees who is no client;
+//! * `following`, `marks`: what a replica does with the stream of its primary, and how far its data
+//!   is;
+//! * `replication`: what a server is among others, and the stream of what it writes;
 //! * `database_set`, `jobs`, `migrations`, `recordings`: databases, and what is done to them as a
 //!   whole.
 //!
@@ -103,23 +110,28 @@
 
 mod acl;
 mod address;
+mod agreement;
 mod budget;
 mod burst;
 mod calls;
 mod client_state;
 mod clients;
+mod cluster;
 mod cursors;
 mod database_set;
 mod databases;
 mod effect;
+mod element_cursors;
 mod engine_calls;
 mod errors;
 mod exec;
+mod following;
 mod front;
 mod gate;
 mod glob;
 mod jobs;
 mod lane;
+mod marks;
 pub mod memcached;
 mod migrations;
 mod overlay;
@@ -131,6 +143,7 @@ mod plan;
 mod process;
 mod rates;
 mod recordings;
+pub mod replication;
 mod resp;
 mod service;
 mod session;
@@ -143,19 +156,23 @@ mod tracking;
 mod transaction;
 mod unsupported;
 mod view;
+mod waiters;
 mod watch;
 
 pub use acl::{Acl, User};
 pub use address::Address;
+pub use agreement::{Agreement, Need};
 pub use budget::{Budget, Claim, SMALL_BYTES};
 pub use burst::{Args, Burst, Input, Output, Parcel, Request};
 pub use client_state::ClientState;
 pub use clients::{Client, Owner};
+pub use cluster::{Cluster, ClusterOptions, Wire};
 pub use database_set::DatabaseSet;
-pub use databases::{DATABASES_MAX, Databases, keyspace_name};
+pub use databases::{DATABASES_MAX, Databases, Generation, keyspace_name};
 pub use effect::Effect;
 pub use engine_calls::error_text;
 pub use exec::{Change, Executor, Uncommitted, commit};
+pub use following::{Ending, Follower, Loaded, More, settle_history};
 pub use front::Front;
 pub use gate::Turn;
 pub use jobs::{BackupJob, Tell};
@@ -171,4 +188,5 @@ pub use stats::{Counters, Stats};
 pub use table::{Answer, BurstLimits, Judged, Modify, command_names};
 pub use topics::{Delivery, Published};
 pub use view::{BURST_POWERS, ClientView, ProcessView, SlowView};
+pub use waiters::{Vain, Wait, Waited};
 pub use watch::PlaceWatchers;

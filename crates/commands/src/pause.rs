@@ -16,6 +16,8 @@ pub struct Pause {
     until_ms: AtomicU64,
     /// Those that change nothing wait, too.
     all: AtomicBool,
+    /// Those that change something wait until a failover is over, whatever CLIENT UNPAUSE says.
+    fails_over: AtomicBool,
     /// Threads that sleep for DEBUG SLEEP.
     asleep: Mutex<()>,
     waking: Condvar,
@@ -24,13 +26,18 @@ pub struct Pause {
 impl Pause {
     /// Lets requests wait until a time; a pause that holds already is never shortened.
     pub(crate) fn begin(&self, until_ms: u64, all: bool, now_ms: u64) {
-        let holds = self.left_ms(now_ms) > 0;
+        let holds = self.until_ms.load(Relaxed) > now_ms;
         self.all.store(all || (holds && self.all.load(Relaxed)), Relaxed);
         self.until_ms.fetch_max(until_ms, Relaxed);
     }
 
     pub(crate) fn end(&self) {
         self.until_ms.store(0, Relaxed);
+    }
+
+    /// Lets requests that change something wait until this is called with `false`.
+    pub(crate) fn set_failover(&self, is_on: bool) {
+        self.fails_over.store(is_on, Relaxed);
     }
 
     /// Keeps the calling thread until `until_ms`, or until `is_over` says that nobody waits for it
@@ -51,16 +58,19 @@ impl Pause {
         }
     }
 
-    /// Milliseconds that requests go on waiting.
+    /// Milliseconds that requests go on waiting; `u64::MAX` if nobody knows how long.
     pub fn left_ms(&self, now_ms: u64) -> u64 {
-        self.until_ms.load(Relaxed).saturating_sub(now_ms)
+        match self.fails_over.load(Relaxed) {
+            true => u64::MAX,
+            false => self.until_ms.load(Relaxed).saturating_sub(now_ms),
+        }
     }
 
     /// True where some of `requests` have to wait.
     pub fn holds(&self, input: &Input, requests: &[Request], now_ms: u64) -> bool {
         let waits = |request: &Request| {
             !request.run.is_ready()
-                && (self.all.load(Relaxed)
+                && ((self.all.load(Relaxed) && self.until_ms.load(Relaxed) > now_ms)
                     || request.run.changes()
                     || removes_everything(input, request))
         };
@@ -87,6 +97,11 @@ mod tests {
         pause.begin(300, false, 200);
         assert!(!pause.all.load(Relaxed));
         pause.end();
+        assert_eq!(pause.left_ms(201), 0);
+        pause.set_failover(true);
+        pause.end();
+        assert_eq!(pause.left_ms(201), u64::MAX, "only the end of the failover ends it");
+        pause.set_failover(false);
         assert_eq!(pause.left_ms(201), 0);
     }
 }

@@ -5,7 +5,14 @@
 //! in its order: a command that acts on more than keys and its own connection's state (SUBSCRIBE,
 //! CONFIG SET, ACL SETUSER, INFO, …) is planned when all before it are answered, and alone.
 
+mod ready;
+mod refusals;
+mod refused;
+
+use self::refusals::{queued_run, speaks_http, unknown};
+use self::refused::refuse_apart;
 use crate::acl::{Denied, Refusal, User};
+use crate::agreement::Need;
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::calls::Tally;
@@ -22,7 +29,6 @@ use crate::service::Service;
 use crate::session::{Replies, Session};
 use crate::table::{Command, Run, Trait, find, find_called, find_sub};
 use crate::transaction::Queue;
-use crate::unsupported;
 use silica_proto::memcached::{Protocol, sniff};
 use silica_proto::{Limits, ProtocolError, Reply, Span, Version};
 use std::sync::Arc;
@@ -70,6 +76,11 @@ fn plan_next(service: &Service, state: &mut ClientState, input: &mut Input) {
     match state.protocol {
         None => {}
         Some(Protocol::Resp) => plan_resp(service, state, input),
+        Some(_) if service.options.agreement.is_some() => {
+            let text = "ERR members of a group speak RESP alone";
+            refuse(service, state, input, text);
+            state.input.clear();
+        }
         Some(Protocol::MemcachedText | Protocol::MemcachedBinary) => {
             memcached::plan(service, state, input)
         }
@@ -145,7 +156,7 @@ fn plan_resp(service: &Service, state: &mut ClientState, input: &mut Input) {
             (state.closing, state.unplanned) = (true, false);
         }
     }
-    input.client = state.client.id;
+    (input.client, input.is_primary) = (state.client.id, state.session.is_primary);
     state.unplanned |= ends && !state.session.quit && base < state.input.len();
     hand_over(state, input, base);
     service.stats.add(|s| &s.total_commands_processed, planned);
@@ -241,10 +252,24 @@ impl ClientState {
     /// True where it may do everything, and its requests are run one after the other and answered.
     fn is_free(&mut self, service: &Service, is_listening: &mut Option<bool>) -> bool {
         let session = &mut self.session;
+        if service.replication.refuses_writes() || session.is_primary {
+            return false;
+        }
+        if session.asking || session.read_only {
+            return false;
+        }
         if session.tracks.is_some() || session.monitors || service.monitors.is_active() {
             return false;
         }
         if !session.let_in || session.replies != Replies::On || session.queue.is_some() {
+            return false;
+        }
+        if service
+            .options
+            .agreement
+            .as_ref()
+            .is_some_and(|all| all.refuse(Need::Write, None).is_some())
+        {
             return false;
         }
         let client = &self.client;
@@ -374,6 +399,10 @@ impl Planner<'_> {
             // What CLIENT CACHING has chosen holds for one request, or for a transaction.
             self.session.caching = false;
         }
+        if self.session.asking && self.session.queue.is_none() && !args.is(0, "asking") {
+            // ASKING holds for one request, or for a transaction.
+            self.session.asking = false;
+        }
         self.input.spans = spans;
         if self.input.requests.last().is_some_and(|request| request.run.is_ready()) {
             self.input.spans.truncate(first);
@@ -395,8 +424,7 @@ impl Planner<'_> {
 
     /// The command that `args` call, or why they call none.
     fn find(&mut self, args: Args<'_>) -> Result<&'static Command, String> {
-        let mut command = find(args.get(0))
-            .ok_or_else(|| unsupported::why(args.get(0)).unwrap_or_else(|| unknown(args)))?;
+        let mut command = find(args.get(0)).ok_or_else(|| unknown(args))?;
         if !command.subs.is_empty() && args.len() > 1 {
             command = find_sub(command, args.get(1)).ok_or_else(|| {
                 let sub: String = String::from_utf8_lossy(args.get(1)).chars().take(128).collect();
@@ -410,6 +438,25 @@ impl Planner<'_> {
         if !self.session.let_in && !command.open_to_all() {
             return Err("NOAUTH Authentication required.".into());
         }
+        if self.session.is_primary {
+            return Ok(command);
+        }
+        // In a cluster a write goes to the replica's primary: the map says so when it runs.
+        let is_refused =
+            || self.service.cluster.is_none() || !self.service.replication.is_replica();
+        if command.has("write")
+            && let Some(text) = self.service.replication.refuse_write()
+            && is_refused()
+        {
+            return Err(text.into());
+        }
+        if command.name == "silica.sql" && self.service.replication.tells() {
+            return Err(
+                "ERR statements that write cannot be told to replicas, and this server has \
+                        some; write to a server without replicas, or use SILICA.SQL_RO"
+                    .into(),
+            );
+        }
         let in_transaction = self.session.queue.is_some();
         match self.session.user(&self.service.acl) {
             Some(user) => user.permits(command, args).map_err(|denied| {
@@ -419,6 +466,7 @@ impl Planner<'_> {
             })?,
             None => return Err(Denied::Command(command.name).text()),
         }
+        refuse_apart(self.service, command, args)?;
         let look = || self.client.is_listening();
         let is_listening = *self.is_listening.get_or_insert_with(look);
         if is_listening && self.session.version == Version::Resp2 && !command.is(Trait::Listening) {
@@ -473,10 +521,8 @@ impl Planner<'_> {
         command: &'static Command,
         args: Args<'_>,
     ) -> Result<(), String> {
-        let mut run = command.run;
-        if let Run::Choose(choose) = run {
-            run = choose(args);
-        }
+        self.refuse_queued(command, args).inspect_err(|_| queue.refused = true)?;
+        let mut run = queued_run(command, args);
         let first = match run {
             Run::Session(answer) if command.is(Trait::Immediate) => {
                 queue.claim(args.bytes()).inspect_err(|_| queue.refused = true)?;
@@ -504,7 +550,13 @@ impl Planner<'_> {
                 queue.input.readers.extend(self.reader(command).map(|user| (number, user)));
                 queue.keep(args, [].into_iter()).inspect_err(|_| queue.refused = true)?
             }
+            Run::Type(_) => {
+                queue.has_objects = true;
+                queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
+            }
             Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
+                // These ask for pages of objects, too.
+                queue.has_objects |= command.is(Trait::Moves) || command.name == "copy";
                 queue.keep(args, command.keys(args)).inspect_err(|_| queue.refused = true)?
             }
             Run::Whole(_) if command.is(Trait::Deferred) => {
@@ -571,6 +623,9 @@ impl Planner<'_> {
 
     /// True where all of `queue` may run, still.
     fn permits(&self, queue: &Queue) -> bool {
+        if self.session.is_primary {
+            return !queue.refused;
+        }
         let Some(user) = self.session.user.as_ref().filter(|_| !queue.refused) else {
             return false;
         };
@@ -669,8 +724,10 @@ impl Planner<'_> {
         }
         let skip = command.args_before(&run);
         let tracked = self.is_tracked(command);
-        let Session { db, version, .. } = *self.session;
+        let Session { db, version, read_only, .. } = *self.session;
+        let asking = self.session.asking || command.has("asking");
         let request = Request::new(run, first + skip, args.len() - skip);
+        let request = Request { asking, read_only, ..request };
         if let Some(user) = self.reader(command) {
             self.input.readers.push((self.input.requests.len(), user));
         }
@@ -723,53 +780,10 @@ impl Input {
         let long = is_heavy(&run, args.len(), || args.from(1).map(<[u8]>::len).sum());
         Some((name, Request { long, ..Request::new(run, first, args.len()) }))
     }
-
-    /// Makes the ready bytes from `start` on a request that was answered, if there are any.
-    pub(crate) fn push_ready(&mut self, start: usize, silent: bool) {
-        if silent {
-            self.ready.truncate(start);
-        }
-        let end = self.ready.len();
-        // Neighbours become one, so that a pipeline of PINGs is one copy.
-        if let Some(last) = self.requests.last_mut()
-            && last.run.is_ready()
-            && !self.apart
-        {
-            last.len = (end - last.first as usize) as u32;
-            return;
-        }
-        self.requests.push(Request::new(Run::Ready, start, end - start));
-    }
 }
 
 /// True where a request is so large that it would hold up those that share its burst.
 pub(crate) fn is_heavy(run: &Run, args: usize, bytes: impl FnOnce() -> usize) -> bool {
     let many = if matches!(run, Run::Write(_)) { 8 * KEYS_LONG } else { KEYS_LONG };
     args > many || (run.changes() && bytes() > BYTES_LONG)
-}
-
-/// The reply to a command that does not exist.
-fn unknown(args: Args<'_>) -> String {
-    let shown = |bytes: &[u8], max: usize| {
-        String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
-    };
-    let mut list = String::new();
-    for arg in args.from(1) {
-        if list.len() >= 128 {
-            break;
-        }
-        list.push_str(&format!("'{}' ", shown(arg, 128 - list.len())));
-    }
-    let name = shown(args.get(0), 128);
-    format!("ERR unknown command '{name}', with args beginning with: {list}")
-}
-/// Verbs of HTTP that browsers send, beside POST.
-const HTTP_VERBS: [&str; 6] = ["get", "head", "put", "delete", "options", "patch"];
-
-/// True for the first line of a request of HTTP: a verb, a path and the version.
-fn speaks_http(args: Args<'_>) -> bool {
-    args.len() == 3
-        && args.get(2).starts_with(b"HTTP/1.")
-        && args.get(1).starts_with(b"/")
-        && HTTP_VERBS.iter().any(|verb| args.is(0, verb))
 }

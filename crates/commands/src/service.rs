@@ -2,6 +2,7 @@
 
 use crate::acl::{Acl, Refusal};
 use crate::address::Address;
+use crate::agreement::Agreement;
 use crate::budget::Budget;
 use crate::burst::Burst;
 use crate::calls::Calls;
@@ -9,24 +10,29 @@ use crate::calls::times::Times;
 use crate::client_state::ClientState;
 use crate::clients::Owner;
 use crate::clients::{Client, Clients};
+use crate::cluster::Cluster;
 use crate::cursors::Cursors;
 use crate::database_set::DatabaseSet;
+use crate::element_cursors::ElementCursors;
 use crate::errors::Errors;
 use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
 use crate::rates::Rates;
+use crate::replication::Replication;
 use crate::resp::config::{self, SettingsFile};
 use crate::resp::events::{self, Classes, Events};
 use crate::resp::monitors::Monitors;
 use crate::resp::scripts::{Libraries, Runnings, Scripts};
 use crate::resp::sql::SqlLimits;
+use crate::resp::types::reclaim::{self, DeadPages};
 use crate::slowlog::{Latency, SlowLog};
 use crate::stage_sums::StageSums;
 use crate::stats::Stats;
 use crate::topics::{Kind, Topics};
 use crate::tracking::Tracking;
+use crate::waiters::{Waited, Waiters};
 use crate::watch::Watches;
 use silica::engine::{Durability, Error, ErrorKind, Result, WriteBatch};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
@@ -34,7 +40,7 @@ use silica_proto::memcached::Protocol;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// What commands have to know of the settings that the server was started with.
 #[derive(Debug, Clone)]
@@ -64,6 +70,10 @@ pub struct ServiceOptions {
     pub sql_workers: usize,
     /// The file that the settings are from, for CONFIG REWRITE.
     pub settings_file: Option<Arc<dyn SettingsFile>>,
+    /// This node's part of a cluster, if it is in one.
+    pub cluster: Option<Arc<Cluster>>,
+    /// The servers that agree about database 0, if some do.
+    pub agreement: Option<Arc<dyn Agreement>>,
 }
 
 /// What all commands share.
@@ -98,10 +108,18 @@ pub struct Service {
     pub(crate) stage_sums: StageSums,
     /// Who is told which keys were written.
     pub(crate) tracking: Tracking,
+    /// Pages of objects that are no more.
+    pub(crate) dead_pages: DeadPages,
+    /// Who waits until keys have something.
+    pub(crate) waiters: Waiters,
     /// Who is shown all requests.
     pub(crate) monitors: Monitors,
     /// Which events of keys are told.
     pub(crate) events: Events,
+    /// This node's part of a cluster, if it is in one.
+    pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The service itself, for threads that outlive a call.
+    itself: OnceLock<Weak<Service>>,
     /// Whether requests have to wait.
     pub pause: Pause,
     /// Connections at the same time; may change while the server runs.
@@ -136,8 +154,12 @@ pub struct Service {
     pub(crate) marks: Arc<Marks>,
     /// Where scans in the order of the keys go on.
     pub(crate) cursors: Cursors,
+    /// Where scans of the elements of objects go on.
+    pub(crate) element_cursors: ElementCursors,
     /// Whoever asked for the stop wants nothing to be kept beyond what is kept anyway.
     pub(crate) keeps_nothing: AtomicBool,
+    /// What this server is among others.
+    pub replication: Replication,
     /// The threads that serve connections.
     pub(crate) front: Arc<dyn Front>,
     clock: SystemClock,
@@ -155,6 +177,11 @@ impl Service {
         budget: Arc<Budget>,
         front: Arc<dyn Front>,
     ) -> Self {
+        // A cache puts large values together of pieces.
+        let capabilities = databases.opened(0).map(|engine| engine.descriptor().capabilities);
+        if capabilities.is_some_and(|capabilities| capabilities.may_evict) {
+            budget.note_engine_copies();
+        }
         let clock = SystemClock::default();
         let process = u64::from(std::process::id());
         let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));
@@ -173,8 +200,12 @@ impl Service {
             latency: Latency::default(),
             stage_sums: StageSums::default(),
             tracking: Tracking::new(&budget),
+            dead_pages: DeadPages::default(),
+            waiters: Waiters::default(),
             monitors: Monitors::default(),
             events: Events::new(&budget),
+            cluster: options.cluster.clone(),
+            itself: OnceLock::new(),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
             request_ms_max: AtomicU64::new(options.request_ms_max),
@@ -190,6 +221,8 @@ impl Service {
             flush: Flush::default(),
             marks: Arc::new(Marks::within(budget.max())),
             cursors: Cursors::new([random.next_u64(), random.next_u64()], &budget),
+            element_cursors: ElementCursors::new(&budget),
+            replication: Replication::new(&budget, Prng::new(random.next_u64())),
             budget,
             random: Mutex::new(random),
             clock,
@@ -198,6 +231,36 @@ impl Service {
             front,
             options,
         }
+    }
+
+    /// Begins to talk to other servers, if it is to.
+    pub fn start(self: &Arc<Self>) {
+        // A service starts once.
+        let _ = self.itself.set(Arc::downgrade(self));
+        if let Some(cluster) = &self.cluster {
+            let keys = Arc::clone(&cluster.keys);
+            self.databases.watchers[0].note_in(keys);
+            cluster.start(self);
+        }
+    }
+
+    /// The service itself, if it was started.
+    pub(crate) fn itself(&self) -> Option<Arc<Service>> {
+        self.itself.get()?.upgrade()
+    }
+
+    /// Sends a message to all who listen, on other nodes of the cluster, too; to how many of this
+    /// node, or why there is no memory for it.
+    pub(crate) fn publish(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        payload: &[u8],
+    ) -> std::result::Result<usize, String> {
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| kind == Kind::Channel) {
+            cluster.broadcast(channel, payload);
+        }
+        self.topics.publish(self, kind, channel, payload)
     }
 
     /// Bytes of values and replies that a thread collects without a claim, `most` at most.
@@ -282,6 +345,16 @@ impl Service {
         self.request_ms_max.load(Ordering::Relaxed)
     }
 
+    /// Forty hexadecimal digits, different for every start of a server.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// The first TCP port that is listened on; 0 if there is only a unix socket.
+    pub fn port(&self) -> u16 {
+        self.front.port()
+    }
+
     /// Changes settings, as CONFIG SET does: all of them, or none where one is wrong.
     ///
     /// # Errors
@@ -335,7 +408,9 @@ impl Service {
     /// Forgets a connection that is gone, and what was kept for it.
     pub fn remove_client(&self, client: &Client) {
         self.topics.remove_all(client);
+        self.replication.forget(client, self.monotonic_ms());
         self.tracking.remove(client.id);
+        self.wake_all(self.waiters.end(client.id));
         self.monitors.remove(client);
         self.clients.remove(client.id);
         self.budget.end_leaving(client.leaving_bytes.swap(0, Ordering::Relaxed));
@@ -352,6 +427,19 @@ impl Service {
         client.leaving_bytes.store(bytes, Ordering::Relaxed);
         self.budget.begin_leaving(bytes);
         self.front.close(client.loop_index, Owner { slot: client.slot, client: client.id });
+    }
+
+    /// Lets the requests that `clients` wait with run anew.
+    pub(crate) fn wake_all(&self, clients: Vec<u64>) {
+        clients.into_iter().for_each(|client| self.wake(client, Waited::Not));
+    }
+
+    /// Lets the request that `client` waits with run anew.
+    pub(crate) fn wake(&self, client: u64, waited: Waited) {
+        if let Some(client) = self.clients.get(client) {
+            let owner = Owner { slot: client.slot, client: client.id };
+            self.front.wake(client.loop_index, owner, waited);
+        }
     }
 
     /// Tells who wants to know that `batch`, of nobody who has a connection, was written to
@@ -373,11 +461,14 @@ impl Service {
     pub fn tick(&self, index: usize, now_ms: u64) -> Vec<Burst> {
         self.rates.sample(&self.stats, now_ms);
         self.sql.end_idle();
+        self.cluster.iter().for_each(|cluster| cluster.keys.forget_old(self.monotonic_ms()));
         let unix_ms = self.unix_ms();
         self.tracking.tell_expired(self, unix_ms);
+        let replicas = self.tick_replicas(index, now_ms);
         let expires = self.events.has_due(unix_ms).then(|| events::timers_burst(index));
         let flushes = self.flush.is_due(unix_ms).then(|| memcached::flush_burst(index));
-        expires.into_iter().chain(flushes).collect()
+        let reclaims = reclaim::burst(self, index);
+        expires.into_iter().chain(flushes).chain(reclaims).chain(replicas).collect()
     }
 
     /// True if whoever asked for the stop wants nothing to be kept beyond what is kept anyway.

@@ -46,6 +46,13 @@ pub struct Session {
     pub(crate) monitors: bool,
     /// The last request was CLIENT CACHING.
     pub(crate) caching: bool,
+    /// Its requests are the stream of our primary: they are executed on a read-only replica, are
+    /// not told on as effects, and nobody asks whether they are permitted.
+    pub(crate) is_primary: bool,
+    /// The last request was ASKING.
+    pub(crate) asking: bool,
+    /// In a cluster: it also reads from replicas.
+    pub(crate) read_only: bool,
     /// Its connections to databases of SQL.
     pub(crate) sql: Option<SqlHandle>,
 }
@@ -93,6 +100,21 @@ impl Session {
         if let Some(sql) = &self.sql {
             sql.leave();
         }
+    }
+
+    /// Its requests are the stream of our primary from now on, beginning with `database`.
+    pub fn follow_primary(&mut self, database: u8) {
+        (self.is_primary, self.let_in, self.db) = (true, true, database);
+    }
+
+    /// The database that its next request is for.
+    pub fn database(&self) -> u8 {
+        self.db
+    }
+
+    /// True between MULTI and EXEC.
+    pub fn is_in_transaction(&self) -> bool {
+        self.queue.is_some()
     }
 
     /// Memory of the requests since MULTI.

@@ -3,16 +3,19 @@
 use crate::acl::Access;
 use crate::burst::Args;
 use crate::effect::Effect;
+use crate::exec::{Slot, is_told_without_value};
 use crate::memcached::{self, Outcome};
 use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
+use crate::resp::types::{TypeCommand, WRONG_TYPE};
 use crate::resp::{Cx, Keyspace, Values};
 use silica::engine::{EntryRef, Limits, Result, Update, WriteBatch};
+use silica_proto::memcached::Request as Head;
 use silica_proto::{Reply, parse_i64};
+use silica_types::{is_inner, is_marked};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-pub(crate) use list::COMMANDS;
 pub(crate) use traits::{Trait, Traits};
 
 /// What a read needs of the values it asks for.
@@ -22,6 +25,8 @@ pub(crate) enum Wants {
     Value,
     /// Only whether they are there and how long.
     Length,
+    /// Whether they are there, how long, and their user bits, of whatever type they are.
+    Kind,
     /// When they expire: Unix milliseconds in place of the value's length, 0 for never.
     Expiry,
     /// Their bytes behind those of their meta.
@@ -70,6 +75,9 @@ impl Read {
 
     /// Answers with all values.
     pub(crate) fn answer(&self, args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+        if self.keys_max <= 2 && values.slots.contains(&Slot::OtherType) {
+            return args.refuse(WRONG_TYPE, reply);
+        }
         let pieces = match &self.answering {
             Answering::Whole(answer) => return answer(args, values, reply),
             Answering::Pieces(pieces) => pieces,
@@ -111,11 +119,11 @@ impl Write {
     /// Why the request cannot be part of a batch, where that is so.
     pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
         let pairs = if self.value_at == 0 { args.len() / 2 } else { 1 };
-        (self.refuse)(args).or_else(|| {
+        (self.refuse)(args).or_else(|| refuse_flags(args)).or_else(|| {
             (0..pairs).find_map(|pair| {
                 let value_at = if self.value_at == 0 { 2 * pair + 2 } else { self.value_at };
-                too_large("key", args.get(2 * pair + 1), limits.key_bytes_max)
-                    .or_else(|| too_large("value", args.get(value_at), limits.value_bytes_max))
+                refuse_key(args.get(2 * pair + 1), limits.key_bytes_max)
+                    .or_else(|| value_too_large(args.get(value_at), limits.value_bytes_max))
             })
         })
     }
@@ -125,6 +133,8 @@ impl Write {
 pub struct Modify {
     /// True where every argument is a key, false where only the first is.
     pub many: bool,
+    /// It changes keys of whatever type, and not only strings.
+    pub(crate) any: bool,
     /// Why the arguments are wrong, where they are.
     pub(crate) refuse: fn(Args<'_>) -> Option<String>,
     pub(crate) decide: Decide,
@@ -153,7 +163,11 @@ impl Modify {
         burst_limits: &BurstLimits,
     ) -> (Update, Judged) {
         let (update, answer) = self.judge_within(args, current, burst_limits);
-        let effect = Effect::of(current, &update);
+        let mut effect = Effect::of(current, &update);
+        if burst_limits.is_told {
+            let needs_value = !is_told_without_value(args, &effect);
+            effect.note_told(&update, needs_value);
+        }
         (update, (answer, effect))
     }
 
@@ -163,6 +177,9 @@ impl Modify {
         current: Option<EntryRef<'_>>,
         burst_limits: &BurstLimits,
     ) -> (Update, Answer) {
+        if !self.any && current.is_some_and(|entry| is_marked(entry.user_bits)) {
+            return (Update::Keep, Answer::Error(WRONG_TYPE.into()));
+        }
         let old = current.map_or(0, |entry| entry.value.len());
         // Of many keys each has its turn, and none of them brings a value.
         let given = if self.many { 0 } else { args.bytes() };
@@ -172,7 +189,7 @@ impl Modify {
         }
         let (update, answer) = (self.decide)(args, current, burst_limits.now_ms);
         let refused = match &update {
-            Update::Put { value, .. } => too_large("value", value, burst_limits.value_bytes_max)
+            Update::Put { value, .. } => value_too_large(value, burst_limits.value_bytes_max)
                 .or_else(|| args.refuse_value(value.len())),
             _ => None,
         };
@@ -186,7 +203,8 @@ impl Modify {
     /// Why the request cannot be part of a burst, where that is so.
     pub(crate) fn check(&self, args: Args<'_>, limits: &Limits) -> Option<String> {
         (self.refuse)(args)
-            .or_else(|| self.keys(args).find_map(|key| too_large("key", key, limits.key_bytes_max)))
+            .or_else(|| refuse_flags(args))
+            .or_else(|| self.keys(args).find_map(|key| refuse_key(key, limits.key_bytes_max)))
     }
 }
 
@@ -200,6 +218,8 @@ pub struct BurstLimits {
     pub(crate) reply_bytes_max: usize,
     /// Bytes of values in answers after which the burst goes on later.
     pub(crate) room: usize,
+    /// Replicas are told what becomes of keys.
+    pub(crate) is_told: bool,
 }
 
 impl BurstLimits {
@@ -289,10 +309,44 @@ impl Answer {
     }
 }
 
+/// Why `key` is no key of a user, or too long, if that is so.
+pub(crate) fn refuse_key(key: &[u8], max: usize) -> Option<String> {
+    if is_inner(key) {
+        return Some(INNER_KEY.into());
+    }
+    too_large("key", key, max)
+}
+
+/// Why the flags of a request of memcached's protocols cannot be kept, if that is so.
+#[inline]
+fn refuse_flags(args: Args<'_>) -> Option<String> {
+    let flags = match args.memcached()? {
+        Head::Store { flags, .. } => *flags,
+        Head::Meta(meta) => meta.client_flags,
+        Head::Binary(packet) => packet.flags,
+        _ => return None,
+    };
+    let text = "ERR flags from 51CA0000 to 51CAFFFF (hexadecimal) are the server's own; use others";
+    is_marked(flags).then(|| text.into())
+}
+
+/// The error of a command that names a page.
+pub(crate) const INNER_KEY: &str =
+    "ERR keys that begin with the bytes FF 51 CA 00 are the server's own; use another key";
+
 /// Why `bytes` are too many, where they are.
 pub(crate) fn too_large(what: &str, bytes: &[u8], max: usize) -> Option<String> {
     let len = bytes.len();
     (len > max).then(|| format!("ERR a {what} of {len} bytes is over the limit of {max}"))
+}
+
+/// Why a value has too many bytes for an engine, and which option says so.
+fn value_too_large(value: &[u8], max: usize) -> Option<String> {
+    let text = too_large("value", value, max)?;
+    // Only the memory of a small cache allows for less than the protocol.
+    let is_of_memory = max < silica_proto::Limits::OPEN.bulk_bytes_max;
+    let way = "; a database with more memory (--cache, memory_bytes) takes larger ones";
+    Some(if is_of_memory { text + way } else { text })
 }
 
 /// How a command is run.
@@ -308,6 +362,8 @@ pub(crate) enum Run {
     Write(&'static Write),
     /// Together with other read-modify-writes.
     Update(&'static Modify),
+    /// Together with other commands on objects.
+    Type(&'static TypeCommand),
     /// Alone, as a read-modify-write of several keys in one step.
     UpdateAll(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// Alone, as one step: the transaction of this number among the input's.
@@ -325,6 +381,8 @@ pub(crate) enum Run {
     Sql(SqlKind, usize),
     /// Alone, on the store as a whole.
     Whole(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
+    /// Alone, outside of bursts: it may wait for other servers, and nobody waits for it.
+    Apart(fn(&Keyspace<'_>, Args<'_>, &mut Reply<'_>) -> Result<()>),
     /// As its arguments say.
     Choose(fn(Args<'_>) -> Run),
 }
@@ -339,8 +397,16 @@ impl Run {
         matches!(self, Run::Across(_) | Run::AcrossTransaction(_))
     }
 
+    /// True if it runs outside of bursts.
+    pub(crate) fn is_apart(&self) -> bool {
+        matches!(self, Run::Apart(_))
+    }
+
     /// True where the command may change the store.
     pub(crate) fn changes(&self) -> bool {
+        if let Run::Type(command) = self {
+            return command.writes;
+        }
         matches!(
             self,
             Run::Write(_)
@@ -356,6 +422,7 @@ impl Run {
 }
 
 /// A command or subcommand.
+#[derive(Clone)]
 pub(crate) struct Command {
     /// Lower case; a subcommand's is `container|sub`.
     pub(crate) name: &'static str,
@@ -396,6 +463,7 @@ impl Command {
         match self.run {
             Run::Session(_) => !self.is(Trait::Own),
             Run::Whole(_) => ["server", "connection"].contains(&self.group),
+            Run::Apart(_) => true,
             _ => false,
         }
     }
@@ -423,15 +491,35 @@ impl Command {
         args: Args<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (mut first, mut last, step) = self.keys;
-        if self.is(Trait::CountedKeys) {
-            // The second argument says how many of those behind it are keys.
-            let count = parse_i64(args.get(2)).and_then(|n| usize::try_from(n).ok());
-            let count = count.filter(|count| *count <= args.len() - 3).unwrap_or(0);
-            (first, last) = (3, count as i32 + 2);
+        let number_at = match () {
+            () if self.is(Trait::NumberedFirst) => Some(1),
+            () if self.is(Trait::CountedKeys) || self.is(Trait::NumberedSecond) => Some(2),
+            () => None,
+        };
+        let mut other = None;
+        if let Some(at) = number_at.filter(|at| args.len() > *at) {
+            // An argument says how many of those behind it are keys; one may come before it.
+            let count = parse_i64(args.get(at)).and_then(|n| usize::try_from(n).ok());
+            let count = count.filter(|count| *count < args.len() - at).unwrap_or(0);
+            other = (first > 0).then_some(first as usize);
+            (first, last) = (at as i32 + 1, (count + at) as i32);
+        } else if self.is(Trait::Stores) {
+            let is_option = |at: &usize| args.is(*at, "store") || args.is(*at, "storedist");
+            other = (2..args.len() - 1).rev().find(is_option).map(|at| at + 1);
+        }
+        if self.is(Trait::Streams) {
+            (first, last) = keys_of_streams(args);
+        }
+        if self.is(Trait::BehindKeys)
+            && let Some(at) = (6..args.len()).find(|at| args.is(*at, "keys"))
+        {
+            (first, last) = (at as i32 + 1, -1);
         }
         let end = if last < 0 { args.len() as i32 + last + 1 } else { last + 1 };
         let places = (first..end).step_by(step.max(1) as usize).filter(move |_| first > 0);
-        places.map(move |at| args.get(at as usize))
+        let places = places.map(|at| at as usize);
+        let (before, behind) = if number_at.is_some() { (other, None) } else { (None, other) };
+        before.into_iter().chain(places).chain(behind).map(move |at| args.get(at))
     }
 
     /// The keys among `args` that it may change.
@@ -440,8 +528,8 @@ impl Command {
         args: Args<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (skip, take) = match () {
-            () if self.is(Trait::IntoSecond) => (1, 1),
-            () if self.is(Trait::IntoFirst) => (0, 1),
+            () if self.is(Trait::IntoSecond) || self.is(Trait::Stores) => (1, 1),
+            () if self.is(Trait::IntoFirst) || self.is(Trait::Merges) => (0, 1),
             () => (0, usize::MAX),
         };
         self.keys(args).skip(skip).take(take)
@@ -453,10 +541,12 @@ impl Command {
         let any = |from, word: &[u8]| args.from(from).any(|arg| arg.eq_ignore_ascii_case(word));
         match () {
             () if self.is(Trait::IntoFirst) => of(nth > 0, nth == 0),
-            () if self.is(Trait::IntoSecond) => of(nth == 0, nth > 0),
+            () if self.is(Trait::IntoSecond) || self.is(Trait::Stores) => of(nth == 0, nth > 0),
             () if self.is(Trait::Moves) => of(nth == 0, true),
             () if self.is(Trait::ReadsWithGet) => of(any(3, b"get"), true),
             () if self.is(Trait::WritesWithSet) => of(true, any(2, b"set") || any(2, b"incrby")),
+            () if self.is(Trait::Streams) => of(true, false),
+            () if self.is(Trait::Merges) => of(true, nth == 0),
             () if self.is(Trait::Looks) => of(false, false),
             () if self.is(Trait::CountedKeys) => of(true, !self.name.ends_with("_ro")),
             () if self.is(Trait::Blind) => of(false, true),
@@ -479,11 +569,13 @@ impl Command {
     pub(crate) fn categories(&self) -> Vec<&'static str> {
         let group = match self.group {
             _ if !self.subs.is_empty() => None,
-            "string" | "bitmap" | "connection" => Some(self.group),
+            "string" | "bitmap" | "connection" | "stream" | "hyperloglog" => Some(self.group),
             // WAIT is about what its connection wrote, SORT about elements.
             "generic" if self.has("connection") || self.has("sortedset") => None,
             "generic" => Some("keyspace"),
             "transactions" => Some("transaction"),
+            "sorted-set" => Some("sortedset"),
+            "hash" | "list" | "set" | "geo" => Some(self.group),
             "scripting" => Some("scripting"),
             _ => None,
         };
@@ -496,6 +588,25 @@ impl Command {
         };
         CATEGORIES.iter().filter(is_in).copied().collect()
     }
+}
+
+/// The first and the last place of keys in a request with STREAMS; 0 and -1 if there are none.
+fn keys_of_streams(args: Args<'_>) -> (i32, i32) {
+    let mut at = 1;
+    while at < args.len() {
+        let is = |word| args.is(at, word);
+        at += match () {
+            () if is("block") || is("count") => 2,
+            () if is("group") => 3,
+            () if is("noack") => 1,
+            () if is("streams") => {
+                let count = (args.len() - at - 1) as i32 / 2;
+                return (at as i32 + 1, at as i32 + count);
+            }
+            () => break,
+        };
+    }
+    (0, -1)
 }
 
 /// Categories of commands, as ACL CAT lists them; those of types that we do not have are empty.
@@ -523,22 +634,34 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
+/// Every command, sorted by name.
+pub(crate) static COMMANDS: LazyLock<&'static [Command]> = LazyLock::new(|| {
+    let mut all = list::COMMANDS.to_vec();
+    types::ALL.iter().for_each(|commands| all.extend_from_slice(commands));
+    all.sort_unstable_by_key(|command| command.name);
+    Vec::leak(all)
+});
+
 /// Names are no longer than this.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 24;
+
+/// A name as a number.
+type Number = [u64; NAME_BYTES_MAX / 8];
 
 /// `name` as a number, in lower case; nothing where it is longer than any command's.
 #[inline]
-fn number_of(name: &[u8]) -> Option<u128> {
+fn number_of(name: &[u8]) -> Option<Number> {
     let mut bytes = [0; NAME_BYTES_MAX];
     bytes.get_mut(..name.len())?.copy_from_slice(name);
     bytes.make_ascii_lowercase();
-    Some(u128::from_le_bytes(bytes))
+    let (words, _) = bytes.as_chunks::<8>();
+    Some(std::array::from_fn(|at| u64::from_le_bytes(words[at])))
 }
 
 /// Where commands are found by the numbers of their names.
 struct Index {
     /// Number and command, each at the first free place from its own on.
-    places: [Option<(u128, &'static Command)>; Index::PLACES],
+    places: [Option<(Number, &'static Command)>; Index::PLACES],
 }
 
 impl Index {
@@ -547,7 +670,7 @@ impl Index {
 
     fn new() -> Self {
         let mut index = Index { places: [None; Index::PLACES] };
-        for command in COMMANDS {
+        for command in COMMANDS.iter() {
             let number = number_of(command.name.as_bytes());
             let number = number.expect("a test looks every command up");
             let mut place = Index::place(number);
@@ -560,9 +683,9 @@ impl Index {
     }
 
     #[inline]
-    fn place(number: u128) -> usize {
+    fn place([a, b, c]: Number) -> usize {
         // The golden ratio's bits spread names that differ little.
-        let folded = (number as u64 ^ (number >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let folded = (a ^ b ^ c).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (folded >> 54) as usize
     }
 }
@@ -635,10 +758,15 @@ const ALL: (i32, i32, i32) = (1, -1, 1);
 const TWO: (i32, i32, i32) = (1, 2, 1);
 const OTHERS: (i32, i32, i32) = (2, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
+/// All but the last argument.
+const FIRST_OF_MANY: (i32, i32, i32) = (1, -2, 1);
+/// Where an argument says how many there are.
+const NUMBERED: (i32, i32, i32) = (0, 0, 0);
 
 mod list;
 mod subcommands;
 mod traits;
+mod types;
 
 #[cfg(test)]
 mod tests {
@@ -647,8 +775,8 @@ mod tests {
     #[test]
     fn sorted_and_well_formed() {
         assert!(COMMANDS.windows(2).all(|w| w[0].name < w[1].name));
-        for command in COMMANDS {
-            assert!(command.arity != 0 && command.name.len() <= 16, "{}", command.name);
+        for command in COMMANDS.iter() {
+            assert!(command.arity != 0 && command.name.len() <= NAME_BYTES_MAX, "{}", command.name);
             for sub in command.subs {
                 assert!(sub.name.starts_with(&format!("{}|", command.name)));
                 assert!(sub.summary.ends_with('.'));

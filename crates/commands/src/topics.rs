@@ -132,6 +132,9 @@ pub(crate) enum Push {
     Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
     /// The connection that was told instead is gone.
     Broken(u64),
+    /// A channel of a slot that another node serves now: nobody listens to it here any more. So
+    /// many sharded channels are left to the listener.
+    Left { channel: Vec<u8>, left: usize },
     /// A request, to whoever monitors.
     Line { line: Box<str>, _share: Share },
 }
@@ -177,6 +180,12 @@ impl Published {
                 }
             }
             Push::Line { line, .. } => reply.simple(line),
+            Push::Left { channel, left } => {
+                reply.push(3);
+                reply.bulk(b"sunsubscribe");
+                reply.bulk(channel);
+                reply.integer(*left as i64);
+            }
             Push::Broken(_) if !is_new => {}
             Push::Broken(id) => {
                 reply.push(2);
@@ -262,6 +271,25 @@ impl Topics {
         for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
             client.kept.shrink(all.of(kind).iter().map(|topic| bytes_of(kind, topic)).sum());
             all.of(kind).iter().for_each(|topic| inner.forget(client.id, kind, topic));
+        }
+    }
+
+    /// Ends all subscriptions to sharded channels for which `is_here` is not true, and tells those
+    /// who had them.
+    pub(crate) fn keep_shards(&self, service: &Service, is_here: impl Fn(&[u8]) -> bool) {
+        let listeners = |inner: &Inner| -> Vec<(Vec<u8>, Vec<u64>)> {
+            let gone = inner.shards.iter().filter(|(channel, _)| !is_here(channel));
+            gone.map(|(channel, all)| (channel.clone(), all.keys().copied().collect())).collect()
+        };
+        let gone = listeners(&self.lock());
+        for (channel, clients) in gone {
+            for client in clients.into_iter().filter_map(|client| service.clients.get(client)) {
+                let left = self.remove(&client, Kind::Shard, &channel);
+                let to = Owner { slot: client.slot, client: client.id };
+                let published = Published(Push::Left { channel: channel.clone(), left });
+                let deliveries = vec![Delivery { to, pattern: None }];
+                service.front.publish(client.loop_index, Arc::new(published), deliveries);
+            }
         }
     }
 

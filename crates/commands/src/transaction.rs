@@ -12,7 +12,9 @@
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::{atomic, claim_entries, out_of_memory};
+use crate::exec::HoldAll;
 use crate::overlay::Overlay;
+use crate::replication::{Effects, Mask};
 use crate::resp::events::Event;
 use crate::resp::scripts::Step;
 use crate::resp::topics::kind_of;
@@ -20,9 +22,10 @@ use crate::service::Service;
 use crate::watch::Watches;
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, Update};
 use silica_proto::Span;
+use silica_types::is_inner;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of requests that a transaction may hold.
 const BYTES_MAX: usize = 64 << 20;
@@ -47,6 +50,8 @@ pub(crate) struct Queue {
     pub(crate) selected: Option<u8>,
     /// The databases that its requests are for, a bit each; all if one is about a whole database.
     pub(crate) databases: u32,
+    /// Some of its requests work on objects.
+    pub(crate) has_objects: bool,
     /// What all of it takes.
     claim: Claim,
 }
@@ -63,6 +68,7 @@ impl Queue {
             keys: BTreeSet::new(),
             selected: None,
             databases: 0,
+            has_objects: false,
             claim: Claim::new(budget),
         }
     }
@@ -117,16 +123,18 @@ impl Queue {
         watches: Option<Arc<Watches>>,
         has_run: Option<Arc<AtomicBool>>,
     ) -> Transaction {
-        let Queue { input, count, keys, announced, claim, .. } = self;
-        let (changed, events) = Default::default();
+        let Queue { input, count, keys, announced, has_objects, claim, .. } = self;
+        let (changed, events, effects) = Default::default();
         Transaction {
             input,
             count,
             keys,
             announced,
             watches,
+            has_objects,
             changed,
             events,
+            effects,
             has_run,
             _claim: claim,
         }
@@ -144,10 +152,13 @@ pub(crate) struct Transaction {
     keys: BTreeSet<Vec<u8>>,
     announced: Vec<usize>,
     watches: Option<Arc<Watches>>,
+    has_objects: bool,
     /// The keys that it has changed.
     changed: Mutex<Vec<Box<[u8]>>>,
     /// What it has done, if somebody wants to know.
     events: Mutex<Vec<Event>>,
+    /// What replicas are told of it.
+    effects: Mutex<Effects>,
     has_run: Option<Arc<AtomicBool>>,
     _claim: Claim,
 }
@@ -163,12 +174,31 @@ impl Transaction {
         std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What replicas are told of it.
+    pub(crate) fn effects(&self) -> MutexGuard<'_, Effects> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the stripes of its keys; `None` if they are not known, as it has scripts.
+    pub(crate) fn add_stripes(&self, mask: &mut Mask) -> Option<()> {
+        if !self.input.scripts.is_empty() {
+            return None;
+        }
+        self.keys.iter().for_each(|key| mask.add(key));
+        let requests = self.input.requests.iter().filter(|request| !request.run.is_ready());
+        if requests.map(|request| self.input.args(request)).any(|args| args.is(0, "sort")) {
+            *mask = Mask::ALL;
+        }
+        Some(())
+    }
+
     pub(crate) fn set_events(&self, events: Vec<Event>) {
         *self.events.lock().unwrap_or_else(PoisonError::into_inner) = events;
     }
 
     fn set_changed(&self, keys: Vec<Box<[u8]>>) {
-        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) =
+            keys.into_iter().filter(|key| !is_inner(key)).collect();
     }
 
     /// What has to hold still for it to run.
@@ -182,8 +212,9 @@ impl Transaction {
         for index in &self.announced {
             let args = self.input.args(&self.input.requests[*index]);
             // Its audience was answered already; without memory nobody gets it.
+            service.tell_command(args);
             let (kind, channel) = (kind_of(args), args.get(1));
-            if let Err(text) = service.topics.publish(service, kind, channel, args.get(2)) {
+            if let Err(text) = service.publish(kind, channel, args.get(2)) {
                 log::warn!("a message of a transaction is lost: {text}");
             }
         }
@@ -198,10 +229,10 @@ impl Transaction {
         engine: &dyn Engine,
         now_ms: u64,
         claim: &Claim,
-        run: &mut RunAll<'_>,
+        (run, turn): (&mut RunAll<'_>, &HoldAll<'_>),
     ) -> Result<Option<Vec<u8>>> {
-        if !self.input.scripts.is_empty() {
-            return self.run_as_step(db, engine, now_ms, claim, run);
+        if !self.input.scripts.is_empty() || self.has_objects {
+            return self.run_as_step(db, engine, now_ms, claim, (run, turn));
         }
         let watched = self.watches.as_ref().map(|watches| (watches, watches.list()));
         let mut names: BTreeSet<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
@@ -262,7 +293,7 @@ impl Transaction {
         engine: &dyn Engine,
         now_ms: u64,
         claim: &Claim,
-        run: &mut RunAll<'_>,
+        (run, turn): (&mut RunAll<'_>, &HoldAll<'_>),
     ) -> Result<Option<Vec<u8>>> {
         let claimed = claim.bytes();
         for _ in 0..RUNS_MAX {
@@ -275,7 +306,8 @@ impl Transaction {
                 None => Vec::new(),
             };
             let (mut are_watches_good, mut own) = (true, 0);
-            let changed = others.iter().filter(|key| step.has_written_key(key)).count() as u64;
+            let changed = others.iter().filter(|key| step.has_told_key(key)).count() as u64;
+            (turn.hold)();
             let committed = step.commit(&others, &mut |keys, entries| {
                 if let Some((watches, list)) = &watched {
                     are_watches_good = watches.hold(list, own, |_, key| {
@@ -287,6 +319,9 @@ impl Transaction {
                 are_watches_good
             })?;
             claim.set(claimed);
+            if committed.is_none() && !self.input.scripts.is_empty() {
+                (turn.unhold)();
+            }
             match committed {
                 Some(keys) => {
                     self.set_changed(keys);

@@ -102,6 +102,7 @@ impl Service {
             db: 0,
             whole: self.databases.whole(0),
             reader: None,
+            client: 0,
         };
         info::text(&keys, Args::new(&bytes, &spans))
     }

@@ -15,7 +15,7 @@ use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
-    Limits, MetricVisitor, OptionValues, Progress, Scan, WriteBatch,
+    Intent, Limits, MetricVisitor, OptionValues, Progress, Scan, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -226,6 +226,14 @@ impl<F: Flash, D: Device> Engine for Dida<F, D> {
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
         self.read_burst(keys, sink, None)
+    }
+
+    /// Counted as a read only if somebody waits, so that the hit ratio is that of users.
+    fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
+        match intent {
+            Intent::Foreground => self.get_many(keys, sink),
+            Intent::Scan | Intent::Background => self.look_up(keys, sink, None).map(drop),
+        }
     }
 
     fn get_many_at_hand(

@@ -71,13 +71,28 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
     }
 
-    /// Looks up a burst. With `left`, what would have to be read from flash goes there instead.
+    /// Looks up a burst that somebody asked for. With `left`, what would have to be read from flash
+    /// goes there instead.
     pub(crate) fn read_burst(
         &self,
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
-        mut left: Option<&mut Vec<usize>>,
+        left: Option<&mut Vec<usize>>,
     ) -> Result<()> {
+        let (looked_up, hits) = self.look_up(keys, sink, left)?;
+        self.counts.gets.fetch_add(looked_up, Ordering::Relaxed);
+        self.counts.hits.fetch_add(hits, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks up a burst and counts nothing; returns how many keys were looked up, and how many were
+    /// found.
+    pub(crate) fn look_up(
+        &self,
+        keys: &[&[u8]],
+        sink: &mut dyn GetSink,
+        mut left: Option<&mut Vec<usize>>,
+    ) -> Result<(u64, u64)> {
         let mut now = None;
         let mut hits = 0;
         let mut reads: Vec<PageRead> = Vec::new();
@@ -129,9 +144,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             }
         }
         let missed = left.map_or(0, |left| left.len());
-        self.counts.gets.fetch_add((keys.len() - missed.min(keys.len())) as u64, Ordering::Relaxed);
-        self.counts.hits.fetch_add(hits, Ordering::Relaxed);
-        Ok(())
+        Ok(((keys.len() - missed.min(keys.len())) as u64, hits))
     }
 
     fn reading(&self, index: usize, hash: u64, slot: u64, attempt: u32) -> Reading {

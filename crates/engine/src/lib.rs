@@ -47,4 +47,6 @@ pub use ordered::{
 pub use silica_base::{Error, ErrorKind, Result};
 pub use spec::{EngineSpec, Medium, Open, Repair};
 pub use stages::{Stage, StageTime, StageTimes, StageWatch, Stages, Unwatched};
-pub use views::{Admin, Atomic, Checkpoint, Count, Loss, Repaired, Scan, Shard, Sharded, Update};
+pub use views::{
+    Admin, Atomic, Checkpoint, Count, Expected, Loss, Repaired, Scan, Shard, Sharded, Update,
+};

@@ -5,7 +5,9 @@
 //! A burst of updates is one burst of reads and one log record. Of several updates of a key only
 //! what the last one leaves is written: nobody could ever see what was between.
 
-use crate::{Atomic, Durability, Engine, EntryRef, GetSink, Op, OpKind, Update, WriteBatch};
+use crate::{
+    Atomic, Durability, Engine, EntryRef, Expected, GetSink, Op, OpKind, Update, WriteBatch,
+};
 use silica_base::{Error, ErrorKind, Result};
 
 /// Keys of one burst.
@@ -149,6 +151,11 @@ pub trait Optimistic: Engine {
 
     /// An update ends with this error.
     fn note_error(&self, _error: &Error) {}
+
+    /// [`Atomic::publishes_in_order`].
+    fn publishes_in_order(&self) -> bool {
+        false
+    }
 }
 
 impl<E: Optimistic> Atomic for E {
@@ -177,6 +184,19 @@ impl<E: Optimistic> Atomic for E {
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
         update_all(self, keys, durability, decide).inspect_err(|error| self.note_error(error))
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        write_expecting(self, expected, ops, durability).inspect_err(|error| self.note_error(error))
+    }
+
+    fn publishes_in_order(&self) -> bool {
+        Optimistic::publishes_in_order(self)
     }
 }
 
@@ -245,6 +265,41 @@ fn update_all<E: Optimistic>(
 ) -> Result<()> {
     while !try_update_all(engine, keys, durability, decide)? {}
     Ok(())
+}
+
+/// Writes `ops` if what is `expected` is there, until no other writer was faster in between.
+fn write_expecting<E: Optimistic>(
+    engine: &E,
+    expected: &[Expected<'_>],
+    ops: &[Op<'_>],
+    durability: Durability,
+) -> Result<bool> {
+    let keys: Vec<&[u8]> = expected.iter().map(|expected| expected.key).collect();
+    let mut batch = WriteBatch::new();
+    for op in ops {
+        batch.push(*op);
+    }
+    loop {
+        let burst = read_for_update(engine, &keys, WHOLE_BYTES_MAX)?;
+        for (expected, place) in expected.iter().zip(&burst.places) {
+            let Some(entry) = burst.answers.get(*place) else {
+                let message = format!("the values of these keys are over {WHOLE_BYTES_MAX} bytes");
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            };
+            if entry != expected.entry {
+                return Ok(false);
+            }
+        }
+        let conditions = burst.conditions_of(burst.conditions.len());
+        let is_done = match batch.is_empty() {
+            // What one key was is what it was at some moment.
+            true => keys.len() == 1 || engine.all_hold(conditions),
+            false => engine.write_if(&batch, conditions, durability)?,
+        };
+        if is_done {
+            return Ok(true);
+        }
+    }
 }
 
 /// Updates the first of `keys`; returns how many, none where another writer was faster.

@@ -1,6 +1,6 @@
 //! Capability views.
 
-use crate::{Durability, EntryRef, GetSink, OpKind, WriteBatch};
+use crate::{Durability, EntryRef, GetSink, Op, OpKind, WriteBatch};
 use silica_base::{HashSeed, Result};
 
 /// Iteration over all entries in the engine's own order.
@@ -45,6 +45,17 @@ impl Update {
     /// Stores `value` without meta.
     pub fn put(value: Vec<u8>) -> Self {
         Update::Put { value, expires_unix_ms: 0, user_bits: 0 }
+    }
+
+    /// The update that does what `op` does, of which it copies the value.
+    fn of(op: &Op<'_>) -> Self {
+        match op.kind {
+            OpKind::Put(EntryRef { value, expires_unix_ms, user_bits }) => {
+                Update::Put { value: value.to_vec(), expires_unix_ms, user_bits }
+            }
+            OpKind::Delete => Update::Delete,
+            OpKind::DeleteRange(_) => unreachable!("an update of keys deletes no range"),
+        }
     }
 
     /// What it writes, if anything.
@@ -101,6 +112,60 @@ pub trait Atomic: Send + Sync {
         durability: Durability,
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()>;
+
+    /// Applies `ops` as one step if every key of `expected` has the entry that is named there;
+    /// false, and nothing has happened, if one has another. Limits and errors are those of
+    /// [`Atomic::update_all`].
+    ///
+    /// Engines that override it copy nothing of what they compare and write.
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        self.update_expecting(expected, ops, durability, &mut || {})
+    }
+
+    /// As [`Atomic::write_expecting`], by [`Atomic::update_all`]: `is_due` is called when all that
+    /// is expected was found, before `ops` take effect.
+    fn update_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+        is_due: &mut dyn FnMut(),
+    ) -> Result<bool> {
+        let mut keys: Vec<&[u8]> = expected.iter().map(|expected| expected.key).collect();
+        keys.extend(ops.iter().map(|op| op.key));
+        let mut holds = false;
+        self.update_all(&keys, durability, &mut |entries| {
+            holds = expected.iter().zip(entries).all(|(expected, entry)| expected.entry == *entry);
+            if holds {
+                is_due();
+            }
+            let kept = expected.iter().map(|_| Update::Keep);
+            let written = ops.iter().map(|op| if holds { Update::of(op) } else { Update::Keep });
+            kept.chain(written).collect()
+        })?;
+        Ok(holds)
+    }
+
+    /// True if a reader that has seen what one operation of a batch did finds, in reads that begin
+    /// later, what the operations before it in the batch did. So whoever writes what an entry
+    /// refers to before that entry, in one batch, lets readers find it.
+    fn publishes_in_order(&self) -> bool {
+        false
+    }
+}
+
+/// What a key has to hold for a write to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its entry; `None` if there is none.
+    pub entry: Option<EntryRef<'a>>,
 }
 
 /// Number of entries, as far as it is known.

@@ -131,7 +131,8 @@ impl<G: Ground> Lfs<G> {
             body_bytes: draft.body.len() as u32,
         };
         let at = writer.space.place(segment, draft.next);
-        draft.plan.push(segment, draft.next, &header.encode(&draft.body, at, self.page_bytes));
+        let batch = header.encode(&draft.body, at, self.page_bytes);
+        draft.plan.push(segment, draft.next, batch[..].into());
         draft.next += pages;
         draft.pages += u64::from(pages);
         draft.sequence += 1;

@@ -10,6 +10,7 @@ use crate::space::Use;
 use crate::tree::read;
 use silica_base::{Error, Result};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Segments that one round collects at most.
 const ROUND_MAX: usize = 32;
@@ -202,7 +203,7 @@ impl<G: Ground> Lfs<G> {
             let (segment, first) = writer.space.split(*at);
             fetches.push(Fetch::new(of, segment, first, 1, self.page_bytes));
         }
-        let mut read: BTreeMap<usize, Box<[u8]>> = BTreeMap::new();
+        let mut read: BTreeMap<usize, Arc<[u8]>> = BTreeMap::new();
         let mut stuck: Vec<(u32, Error)> = Vec::new();
         self.ground.read(fetches, &mut |fetch, result| match result {
             Ok(()) => drop(read.insert(fetch.of, fetch.pages[..].into())),

@@ -11,6 +11,7 @@ use crate::space::Use;
 use crate::tree::{read, write};
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Tries to write something elsewhere after a segment failed.
@@ -24,27 +25,47 @@ pub(crate) const COLD: usize = 1;
 pub(crate) struct Page {
     pub(crate) ino: Ino,
     pub(crate) index: u64,
-    pub(crate) bytes: Box<[u8]>,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// Where a page lies, and its checksum there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    pub(crate) sum: u32,
+}
+
+/// Pages of one segment that follow each other.
+#[derive(Debug)]
+struct Row {
+    first: u32,
+    pieces: Vec<Arc<[u8]>>,
 }
 
 /// What is written side by side: pages by segment, each from the segment's next page on.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    by_segment: BTreeMap<u32, (u32, AlignedBuf)>,
+    by_segment: BTreeMap<u32, Row>,
 }
 
 impl Plan {
     /// Adds pages behind those that the segment has and that the plan adds to it.
-    pub(crate) fn push(&mut self, segment: u32, first: u32, bytes: &[u8]) {
-        let (_, pages) =
-            self.by_segment.entry(segment).or_insert_with(|| (first, AlignedBuf::zeroed(0)));
-        let len = pages.len();
-        pages.resize(len + bytes.len());
-        pages[len..].copy_from_slice(bytes);
+    pub(crate) fn push(&mut self, segment: u32, first: u32, bytes: Arc<[u8]>) {
+        let row = self.by_segment.entry(segment);
+        row.or_insert_with(|| Row { first, pieces: Vec::new() }).pieces.push(bytes);
     }
 
+    /// Copies the pages of each segment into one buffer, which the device needs aligned.
     fn bursts(self) -> Vec<Burst> {
-        let burst = |(segment, (first, pages))| Burst { segment, first, pages };
+        let burst = |(segment, Row { first, pieces })| {
+            let mut pages = AlignedBuf::zeroed(pieces.iter().map(|piece| piece.len()).sum());
+            let mut at = 0;
+            for piece in pieces {
+                pages[at..at + piece.len()].copy_from_slice(&piece);
+                at += piece.len();
+            }
+            Burst { segment, first, pages }
+        };
         self.by_segment.into_iter().map(burst).collect()
     }
 }
@@ -76,7 +97,7 @@ impl<G: Ground> Lfs<G> {
         plan: &mut Plan,
         stream: usize,
         pages: &[Page],
-    ) -> Result<Vec<u64>> {
+    ) -> Result<Vec<Place>> {
         let width = writer.heads[stream].len();
         let stripe = self.ground.stripe_pages() as usize;
         let unit = pages.len().div_ceil(width).clamp(1, stripe);
@@ -98,7 +119,7 @@ impl<G: Ground> Lfs<G> {
         stream: usize,
         turn: usize,
         page: &Page,
-    ) -> Result<u64> {
+    ) -> Result<Place> {
         let head = match writer.heads[stream][turn] {
             Some(head) => head,
             None => {
@@ -108,7 +129,7 @@ impl<G: Ground> Lfs<G> {
         };
         let at = writer.space.place(head.segment, head.next);
         let sum = page_sum(self.id, at, &page.bytes);
-        plan.push(head.segment, head.next, &page.bytes);
+        plan.push(head.segment, head.next, page.bytes.clone());
         let owners = writer.space.of(head.segment).owners.as_mut().expect("an open segment");
         owners.push((page.ino, page.index, sum));
         let next = head.next + 1;
@@ -118,7 +139,7 @@ impl<G: Ground> Lfs<G> {
             self.close_segment(writer, plan, head.segment, next);
             writer.heads[stream][turn] = None;
         }
-        Ok(at)
+        Ok(Place { at, sum })
     }
 
     fn summary_pages(&self) -> u32 {
@@ -131,7 +152,7 @@ impl<G: Ground> Lfs<G> {
         let (at, pages) = (writer.space.place(segment, 0), self.ground.segment_pages());
         let summary = encode_summary(self.id, at, &owners, pages, self.page_bytes);
         writer.statistics.pages_of_summaries += (summary.len() / self.page_bytes) as u64;
-        plan.push(segment, next, &summary);
+        plan.push(segment, next, summary[..].into());
         let closed_at = writer.statistics.commits;
         let of = writer.space.of(segment);
         (of.use_, of.closed_at) = (Use::Closed, closed_at);
@@ -179,7 +200,7 @@ impl<G: Ground> Lfs<G> {
         plan: Plan,
         stream: usize,
         pages: &[Page],
-        places: &mut [u64],
+        places: &mut [Place],
     ) -> Result<bool> {
         let mut failed = self.carry_out(plan)?;
         let mut was_moved = false;
@@ -195,7 +216,7 @@ impl<G: Ground> Lfs<G> {
                 }
                 let written = self.ground.written(*segment);
                 lost.extend((0..places.len()).filter(|i| {
-                    let (of, page) = writer.space.split(places[*i]);
+                    let (of, page) = writer.space.split(places[*i].at);
                     of == *segment && page >= written
                 }));
             }
@@ -209,9 +230,9 @@ impl<G: Ground> Lfs<G> {
     }
 
     /// Gives files their new pages.
-    pub(crate) fn apply_places(&self, writer: &mut Writer, pages: &[Page], places: &[u64]) {
-        for (page, at) in pages.iter().zip(places) {
-            let run = Run { index: page.index, at: *at, count: 1 };
+    pub(crate) fn apply_places(&self, writer: &mut Writer, pages: &[Page], places: &[Place]) {
+        for (page, place) in pages.iter().zip(places) {
+            let run = Run { index: page.index, at: place.at, count: 1 };
             writer.space.add(&run);
             let node = self.inodes.get(page.ino).expect("files of placed pages exist");
             self.with(writer, &node, |writer, node| {
@@ -223,22 +244,22 @@ impl<G: Ground> Lfs<G> {
     }
 
     /// Records where pages lie, in runs.
-    pub(crate) fn record_places(&self, writer: &mut Writer, pages: &[Page], places: &[u64]) {
+    pub(crate) fn record_places(&self, writer: &mut Writer, pages: &[Page], places: &[Place]) {
         let mut first = 0;
         while first < pages.len() {
             let Page { ino, index, .. } = pages[first];
             let joins = |i: usize| {
                 let step = (i - first) as u64;
                 let page = &pages[i];
-                page.ino == ino && page.index == index + step && places[i] == places[first] + step
+                let follows = places[i].at == places[first].at + step;
+                page.ino == ino && page.index == index + step && follows
             };
             let run_end = (first..pages.len()).find(|i| !joins(*i)).unwrap_or(pages.len());
             // A record has to fit a batch on the smallest device.
             let end = run_end.min(first + 64);
-            let sums: Vec<u8> = (first..end)
-                .flat_map(|i| page_sum(self.id, places[i], &pages[i].bytes).to_le_bytes())
-                .collect();
-            let (at, count) = (places[first], (end - first) as u64);
+            let sums: Vec<u8> =
+                places[first..end].iter().flat_map(|place| place.sum.to_le_bytes()).collect();
+            let (at, count) = (places[first].at, (end - first) as u64);
             writer.record(Record::Map { ino, index, at, count, sums: &sums });
             first = end;
         }
@@ -372,7 +393,7 @@ impl<G: Ground> Lfs<G> {
         };
         let at = writer.space.place(head.segment, head.next);
         let pages = header.encode(body, at, self.page_bytes);
-        plan.push(head.segment, head.next, &pages);
+        plan.push(head.segment, head.next, pages[..].into());
         let count = (pages.len() / self.page_bytes) as u32;
         head.next += count;
         writer.next_sequence += 1;

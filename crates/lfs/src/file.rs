@@ -7,6 +7,7 @@ use crate::ground::{Fetch, Ground};
 use crate::node::{Content, Ino, Kind, Node, Time};
 use crate::record::Record;
 use crate::tree::{Shared, read};
+use std::sync::Arc;
 
 /// Bytes of a file at most, as of other file systems that count them in 63 bits.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -169,9 +170,9 @@ impl<G: Ground> Lfs<G> {
                 if first >= begin && last <= end {
                     continue;
                 }
-                let mut page = vec![0; self.page_bytes].into_boxed_slice();
+                let mut page = vec![0; self.page_bytes];
                 self.read_content(content, first, &mut page)?;
-                edges.push((index, page));
+                edges.push((index, page.into()));
             }
         }
         self.with(writer, shared, |writer, node| {
@@ -191,6 +192,8 @@ impl<G: Ground> Lfs<G> {
                     continue;
                 }
                 let page = content.dirty.get_mut(&index).expect("edges were put");
+                // Nobody else has it: a commit drops its pages before it lets the writer go.
+                let page = Arc::make_mut(page);
                 page[(from - first) as usize..(to - first) as usize].copy_from_slice(part);
             }
         });
@@ -266,7 +269,7 @@ impl<G: Ground> Lfs<G> {
         if from >= to {
             return Ok(());
         }
-        let mut page = vec![0; self.page_bytes].into_boxed_slice();
+        let mut page = vec![0; self.page_bytes];
         let first = index * self.page_bytes as u64;
         {
             let node = read(shared);
@@ -279,7 +282,7 @@ impl<G: Ground> Lfs<G> {
         }
         page[(from - first) as usize..(to - first) as usize].fill(0);
         self.with(writer, shared, |writer, node| {
-            writer.put_dirty(node.content_mut().expect("a file"), index, page);
+            writer.put_dirty(node.content_mut().expect("a file"), index, page.into());
         });
         writer.dirty_files.insert(ino);
         writer.touch(ino);
@@ -437,7 +440,7 @@ impl Writer {
         self.change += 1;
     }
 
-    fn put_dirty(&mut self, content: &mut Content, index: u64, page: Box<[u8]>) {
+    fn put_dirty(&mut self, content: &mut Content, index: u64, page: Arc<[u8]>) {
         if content.dirty.insert(index, page).is_none() {
             self.dirty_pages += 1;
             self.fresh_pages += u64::from(content.extents.get(index).is_none());

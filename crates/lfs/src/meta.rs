@@ -181,8 +181,11 @@ impl<G: Ground> Lfs<G> {
         let shared = self.node(ino)?;
         let mut writer = self.change()?;
         let was_there = self.with(&mut writer, &shared, |_, node| {
-            node.attributes.changed = now;
-            node.xattrs.remove(name).is_some()
+            let removed = node.xattrs.remove(name);
+            if removed.is_some() {
+                node.attributes.changed = now;
+            }
+            removed.is_some()
         });
         if !was_there {
             return Err(Fault::NoAttribute);

@@ -147,7 +147,7 @@ impl Directory {
 pub(crate) struct Content {
     pub(crate) extents: Extents,
     /// Pages that were written and have no place yet.
-    pub(crate) dirty: BTreeMap<u64, Box<[u8]>>,
+    pub(crate) dirty: BTreeMap<u64, Arc<[u8]>>,
 }
 
 /// What an inode has beside its attributes.

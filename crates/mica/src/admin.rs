@@ -1,5 +1,6 @@
 //! Counting, clearing, describing.
 
+use crate::large::Held;
 use crate::mica::Mica;
 use crate::partition::Partition;
 use silica_base::{Error, ErrorKind, Result};
@@ -35,6 +36,7 @@ impl Admin for Mica {
     fn close(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let Some(home) = &self.home else { return Ok(()) };
         let locked = self.lock_all()?;
+        self.tidy_remains(locked.mask, Held::locked(locked.mask));
         match home.leave(self, progress) {
             Ok(bytes) => {
                 locked.close();
@@ -52,7 +54,8 @@ impl Admin for Mica {
 
     fn save(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<bool> {
         let Some(home) = &self.home else { return Ok(false) };
-        let _locked = self.lock_all()?;
+        let locked = self.lock_all()?;
+        self.tidy_remains(locked.mask, Held::locked(locked.mask));
         let left = home.leave(self, progress);
         let bytes = left.map_err(|(error, _)| error.within("saving the memory image"))?;
         log::info!("saved a memory image of {bytes} bytes");

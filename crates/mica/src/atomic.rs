@@ -2,12 +2,14 @@
 //!
 //! Readers go on until the writing begins.
 
-use crate::item::Scratch;
+use crate::chunks::Reading;
+use crate::item::{Copied, Form, Scratch};
+use crate::large::Held;
 use crate::mica::{Mica, at_most};
 use crate::partition::Probe;
 use crate::write::value_bytes;
 use silica_base::Result;
-use silica_engine::{Atomic, Durability, EntryRef, Op, OpKind, Update};
+use silica_engine::{Atomic, Durability, EntryRef, Expected, Op, OpKind, Update};
 
 /// Updates that a burst makes at once.
 const UPDATES_MAX: usize = 32;
@@ -50,12 +52,48 @@ impl Mica {
     ) -> T {
         let copied = self.partition(probe).read(probe, key, scratch);
         let copied = copied.filter(|copied| !self.has_expired(copied, &mut moment.now_ms));
+        let copied = copied.and_then(|copied| match copied.form {
+            Form::Whole => Some(copied),
+            _ => self.current_list(probe, key, copied, scratch),
+        });
         moment.note(copied.as_ref().map_or(0, |copied| copied.expires_unix_ms));
         see(copied.map(|copied| scratch.entry(copied)))
     }
 
+    /// The large value of `key`, whose partition is locked, so that nobody overwrites it.
+    #[cold]
+    fn current_list(
+        &self,
+        probe: &Probe,
+        key: &[u8],
+        copied: Copied,
+        scratch: &mut Scratch,
+    ) -> Option<Copied> {
+        let mut reading = Reading {
+            held: Held::locked(1 << probe.partition),
+            wants: &mut |_| true,
+            used: &mut |_, _, _, _| {},
+        };
+        self.read_list((probe.partition as usize, key), copied, scratch, &mut reading)
+    }
+
+    /// True if chunks would have to be put under more locks than the caller holds.
+    fn needs_all(&self, updates: &[Update], held: Held) -> bool {
+        let is_large = |update: &Update| match update {
+            Update::Put { value, .. } => self.is_large(value.len()),
+            Update::Keep | Update::Delete => false,
+        };
+        !held.is_owner && held.mask != self.all() && updates.iter().any(is_large)
+    }
+
     /// Writes the updates of `keys`, whose partitions are locked and which are within the limits.
-    fn apply_updates(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) -> Result<()> {
+    fn apply_updates(
+        &self,
+        keys: &[&[u8]],
+        probes: &[Probe],
+        updates: &[Update],
+        held: Held,
+    ) -> Result<()> {
         let (mut ops, mut places) = (Vec::new(), Vec::new());
         for ((key, probe), update) in keys.iter().zip(probes).zip(updates) {
             if let Some(kind) = update.kind() {
@@ -63,19 +101,25 @@ impl Mica {
                 places.push(*probe);
             }
         }
-        self.apply_locked(&ops, &places)
+        self.apply_held(&ops, &places, held)
     }
 
     /// Writes the updates that fit, from the first on; returns how many.
-    fn apply_first(&self, keys: &[&[u8]], probes: &[Probe], updates: &[Update]) -> Result<usize> {
-        let Err(error) = self.apply_updates(keys, probes, updates) else {
+    fn apply_first(
+        &self,
+        keys: &[&[u8]],
+        probes: &[Probe],
+        updates: &[Update],
+        held: Held,
+    ) -> Result<usize> {
+        let Err(error) = self.apply_updates(keys, probes, updates, held) else {
             return Ok(updates.len());
         };
         if updates.len() == 1 {
             return Err(error);
         }
         for (at, key) in keys[..updates.len()].iter().enumerate() {
-            match self.apply_updates(&[key], &probes[at..=at], &updates[at..=at]) {
+            match self.apply_updates(&[key], &probes[at..=at], &updates[at..=at], held) {
                 Err(error) if at == 0 => return Err(error),
                 Err(_) => return Ok(at),
                 Ok(()) => {}
@@ -84,13 +128,15 @@ impl Mica {
         Ok(updates.len())
     }
 
-    /// Updates the first of `keys`, whose partitions are locked or owned; returns how many.
+    /// Updates the first of `keys`, whose partitions are locked or owned; returns how many. `None`
+    /// if one is large: then the caller has to lock all partitions.
     pub(crate) fn update_locked(
         &self,
         keys: &[&[u8]],
         probes: &[Probe],
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
-    ) -> Result<usize> {
+        held: Held,
+    ) -> Result<Option<usize>> {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
         let probes = &probes[..keys.len()];
         for probe in probes {
@@ -123,7 +169,10 @@ impl Mica {
                 }
             }
             if !self.is_over(&moment) {
-                return self.apply_first(keys, probes, &updates);
+                if self.needs_all(&updates, held) {
+                    return Ok(None);
+                }
+                return self.apply_first(keys, probes, &updates, held).map(Some);
             }
             updates.clear();
         }
@@ -138,7 +187,7 @@ impl Mica {
         let Some(kind) = update.kind() else { return Ok(0) };
         let value = value_bytes(&Op { key, kind });
         self.check(key.len(), value)?;
-        Ok(key.len() + value)
+        Ok(key.len() + self.batch_bytes(value))
     }
 
     /// The entry that an update leaves to the next one of its key in the same burst.
@@ -168,9 +217,17 @@ impl Atomic for Mica {
         decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
     ) -> Result<usize> {
         let keys = &keys[..keys.len().min(UPDATES_MAX)];
-        let (probes, mask) = self.probes(keys);
-        let _locked = self.lock(mask)?;
-        self.update_locked(keys, &probes, decide)
+        let (probes, mut mask) = self.probes(keys);
+        loop {
+            let locked = self.lock(mask)?;
+            let updated = self.update_locked(keys, &probes, decide, Held::locked(mask));
+            drop(locked);
+            self.tidy_remains(mask, Held::NONE);
+            match updated? {
+                Some(updated) => return Ok(updated),
+                None => mask = self.all(),
+            }
+        }
     }
 
     fn update_all(
@@ -179,14 +236,91 @@ impl Atomic for Mica {
         _durability: Durability,
         decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
     ) -> Result<()> {
-        let (probes, mask) = self.probes(keys);
-        let _locked = self.lock(mask)?;
+        let (probes, mut mask) = self.probes(keys);
+        loop {
+            let locked = self.lock(mask)?;
+            let is_done = self.update_all_locked(keys, &probes, decide, Held::locked(mask));
+            drop(locked);
+            self.tidy_remains(mask, Held::NONE);
+            if is_done? {
+                return Ok(());
+            }
+            mask = self.all();
+        }
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        _durability: Durability,
+    ) -> Result<bool> {
+        Op::refuse_ranges(ops, "mica")?;
+        let (mut bytes, mut has_large) = (0, false);
+        for op in ops {
+            let value = value_bytes(op);
+            self.check(op.key.len(), value)?;
+            bytes += op.key.len() + self.batch_bytes(value);
+            has_large |= self.is_large(value);
+        }
+        at_most(bytes, self.descriptor.limits.batch_bytes_max, "batch")?;
+        let mut probes = Vec::with_capacity(expected.len() + ops.len());
+        probes.extend(expected.iter().map(|expected| self.probe(expected.key)));
+        probes.extend(ops.iter().map(|op| self.probe(op.key)));
+        probes.iter().for_each(|p| self.partition(p).prefetch_bucket(p));
+        let mask = match has_large {
+            true => self.all(),
+            false => probes.iter().fold(0, |mask, p| mask | 1 << p.partition),
+        };
+        let (of_expected, of_ops) = probes.split_at(expected.len());
+        let locked = self.lock(mask)?;
+        if !self.holds(expected, of_expected) {
+            return Ok(false);
+        }
+        let applied = self.apply_held(ops, of_ops, Held::locked(mask));
+        drop(locked);
+        self.tidy_remains(mask, Held::NONE);
+        applied.map(|()| true)
+    }
+
+    /// Readers of the buckets of a batch are turned away until all of it is written, or those of
+    /// its first operations are, if there are many.
+    fn publishes_in_order(&self) -> bool {
+        true
+    }
+}
+
+impl Mica {
+    /// True if the keys, whose partitions are locked, have the entries that are expected.
+    fn holds(&self, expected: &[Expected<'_>], probes: &[Probe]) -> bool {
+        let mut scratch = Scratch::new();
+        loop {
+            let mut moment = Moment::default();
+            let holds = expected.iter().zip(probes).all(|(expected, probe)| {
+                let seen = (&mut scratch, &mut moment);
+                self.current(probe, expected.key, seen, |current| current == expected.entry)
+            });
+            if !self.is_over(&moment) {
+                return holds;
+            }
+        }
+    }
+
+    /// Updates all of `keys`, whose partitions are locked. False if one is large: then the caller
+    /// has to lock all partitions.
+    fn update_all_locked(
+        &self,
+        keys: &[&[u8]],
+        probes: &[Probe],
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+        held: Held,
+    ) -> Result<bool> {
         let (mut scratch, mut bytes, mut slots) = (Scratch::new(), Vec::new(), Vec::new());
         let updates = loop {
             let mut moment = Moment::default();
             bytes.clear();
             slots.clear();
-            for (key, probe) in keys.iter().zip(&probes) {
+            for (key, probe) in keys.iter().zip(probes) {
                 let seen = (&mut scratch, &mut moment);
                 let slot: Slot = self.current(probe, key, seen, |current| {
                     let entry = current?;
@@ -211,6 +345,9 @@ impl Atomic for Mica {
             sum += self.check_update(key, update)?;
         }
         at_most(sum, self.descriptor.limits.batch_bytes_max, "batch")?;
-        self.apply_updates(keys, &probes, &updates)
+        if self.needs_all(&updates, held) {
+            return Ok(false);
+        }
+        self.apply_updates(keys, probes, &updates, held).map(|()| true)
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::again::{Again, Spared};
 use crate::index::{Place, offset_of, slot};
-use crate::item::{self, Copied, Item, Scratch};
+use crate::item::{self, Copied, Form, Item, Scratch};
+use crate::large::ChunkKey;
 use crate::log::Which;
 use crate::partition::{Partition, Probe, Rules, Tally};
 use crate::policy::Policy;
@@ -26,16 +27,19 @@ impl Partition {
     ) {
         let counts = &self.counts;
         counts.puts.add(1);
-        counts.user_bytes.add((key.len() + entry.value.len()) as u64);
+        // The bytes of a large value are counted by chunks.
+        let value_bytes = if probe.form == Form::Whole { entry.value.len() } else { 0 };
+        counts.user_bytes.add((key.len() + value_bytes) as u64);
         self.expiry().note(entry.expires_unix_ms);
         let needed = item::words_needed(key, entry);
         let bucket = probe.bucket as usize;
         let mut old = self.index().find(self.log(), bucket, probe.tag, key);
         if let Some(found) = &old {
             let (room, uses) = (found.item.header.words(), found.item.header.uses());
+            self.note_gone(&found.item);
             let moves = P::USES_MAX == 0 && rules.policy.is_due(self.log(), found.offset);
             if needed <= room && !moves {
-                self.store_at(found.offset, room, key, entry);
+                self.store_at(found.offset, room, (key, entry), probe.form);
                 counts.updates_in_place.add(1);
                 if P::USES_MAX > 0 {
                     self.log().set_uses(found.offset, P::USES_MAX.min(uses + 1));
@@ -53,7 +57,8 @@ impl Partition {
             Some(found) => self.log().which(found.offset) == Which::Main,
             None => self.index().take_ghost(self.log(), bucket, probe.tag),
         };
-        if P::HAS_SMALL {
+        // A list is as old as its chunks, which are too large for the small log.
+        if P::HAS_SMALL && probe.form == Form::Whole {
             which = rules.policy.log_for(self.log(), needed, is_ghost);
         }
         if let Some(found) = &old {
@@ -65,14 +70,14 @@ impl Partition {
         }
         let mut again = Again::default();
         let offset = self.append(which, needed, rules, &mut again);
-        self.store_at(offset, needed, key, entry);
+        self.store_at(offset, needed, (key, entry), probe.form);
         if uses > 0 {
             self.log().set_uses(offset, uses);
         }
         let target = match old {
             Some(found) => found.slot,
             None => {
-                self.count_new(key);
+                self.count_new(key, probe.form);
                 self.new_slot(bucket, rules)
             }
         };
@@ -82,11 +87,45 @@ impl Partition {
         }
     }
 
+    /// Puts a chunk, which is new, with as many uses as there are: it stays until its value is
+    /// whole, whatever else is used.
+    pub(crate) fn put_chunk<P: Policy>(
+        &self,
+        probe: &Probe,
+        key: &ChunkKey,
+        value: &[u8],
+        rules: &Rules<'_, P>,
+    ) {
+        let entry = EntryRef::new(value);
+        let needed = item::words_needed(key, &entry);
+        self.counts.user_bytes.add(value.len() as u64);
+        self.clean_some(needed as u64);
+        let mut again = Again::default();
+        let offset = self.append(Which::Main, needed, rules, &mut again);
+        // Long before it is found: readers of its bucket need not wait for that.
+        self.store_at(offset, needed, (key, &entry), Form::Chunk);
+        self.log().set_uses(offset, P::USES_MAX);
+        self.begin(probe.bucket);
+        self.count_new(key, Form::Chunk);
+        let target = self.new_slot(probe.bucket as usize, rules);
+        target.store(slot(probe.tag, offset), Relaxed);
+        if !again.is_empty() {
+            self.put_again(again, rules);
+        }
+        self.end(probe.bucket);
+    }
+
     /// Stores an entry in the place of `words` words at `offset`.
     #[inline(always)]
-    fn store_at(&self, offset: u64, words: usize, key: &[u8], entry: &EntryRef<'_>) {
+    fn store_at(
+        &self,
+        offset: u64,
+        words: usize,
+        (key, entry): (&[u8], &EntryRef<'_>),
+        form: Form,
+    ) {
         let place = self.log().place(offset);
-        item::store(&self.log().words()[place..place + words], key, entry);
+        item::store(&self.log().words()[place..place + words], key, entry, form);
     }
 
     /// Puts entries that stay once more. Their slots dangle meanwhile, and readers of their
@@ -94,23 +133,23 @@ impl Partition {
     #[cold]
     fn put_again<P: Policy>(&self, mut again: Again, rules: &Rules<'_, P>) {
         while let Some(Spared { probe, key, value, copied, word, uses, began }) = again.pop() {
-            let Copied { expires_unix_ms, user_bits, .. } = copied;
+            let Copied { expires_unix_ms, user_bits, form, .. } = copied;
             let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
             let needed = item::words_needed(&key, &entry);
             self.clean_some(needed as u64);
             let offset = self.append(Which::Main, needed, rules, &mut again);
-            self.store_at(offset, needed, &key, &entry);
+            self.store_at(offset, needed, (&key, &entry), form);
             self.log().set_uses(offset, uses);
             let bucket = probe.bucket as usize;
             // Its own slot, if that is still there: what dangles may be used by others.
-            self.count_new(&key);
+            self.count_new(&key, form);
             let own = self.index().slots(bucket).find(|slot| slot.load(Relaxed) == word);
             let target = own.unwrap_or_else(|| self.new_slot(bucket, rules));
             target.store(slot(probe.tag, offset), Relaxed);
             if began && !again.takes_over(probe.bucket) {
                 self.end(probe.bucket);
             }
-            self.counts.moved.add(1);
+            self.counts.moved.add(u64::from(form != Form::Chunk));
         }
     }
 
@@ -183,8 +222,10 @@ impl Partition {
     fn count_evicted<P>(&self, item: &Item<'_>, cause: &Tally, rules: &Rules<'_, P>) {
         let counts = &self.counts;
         self.count_gone(item);
+        self.note_gone(item);
         counts.live_words.sub(item.header.words() as u64);
-        if self.is_dead(item) {
+        // Of a chunk the list is counted, once it goes.
+        if item.header.form() == Form::Chunk || self.is_dead(item) {
             return;
         }
         let expires = item.expires_unix_ms();
@@ -220,6 +261,7 @@ impl Partition {
         if let Some(found) = found {
             found.slot.store(0, Relaxed);
             self.count_gone(&found.item);
+            self.note_gone(&found.item);
             self.counts.live_words.sub(self.log().kill(found.offset) as u64);
         }
     }
@@ -237,20 +279,23 @@ impl Partition {
         let bucket = probe.bucket as usize;
         // Before the slot is looked up: cleaning moves slots.
         self.clean_some(self.log().item(offset).map_or(0, |item| item.header.words() as u64));
-        let found = self.index().find(self.log(), bucket, probe.tag, key);
-        let Some(found) = found.filter(|found| found.offset == offset) else { return };
+        // No other entry ever had its offset.
+        let word = slot(probe.tag, offset);
+        let mut slots = self.index().slots(bucket);
+        let own = slots.find(|slot| slot.load(Relaxed) == word && self.log().is_there(offset));
+        let Some((own, item)) = own.zip(self.log().item(offset)) else { return };
         if P::USES_MAX > 0 {
-            return self.log().set_uses(offset, P::USES_MAX.min(found.item.header.uses() + 1));
+            return self.log().set_uses(offset, P::USES_MAX.min(item.header.uses() + 1));
         }
-        let copied = found.item.copy(scratch);
+        let copied = item.copy(scratch);
         let entry = scratch.entry(copied);
         self.begin(probe.bucket);
         self.counts.live_words.sub(self.log().kill(offset) as u64);
         let words = item::words_needed(key, &entry);
         let new = self.append(Which::Main, words, rules, &mut Again::default());
-        self.store_at(new, words, key, &entry);
-        found.slot.store(slot(probe.tag, new), Relaxed);
+        self.store_at(new, words, (key, &entry), copied.form);
+        own.store(slot(probe.tag, new), Relaxed);
         self.end(probe.bucket);
-        self.counts.moved.add(1);
+        self.counts.moved.add(u64::from(copied.form != Form::Chunk));
     }
 }

@@ -3,6 +3,7 @@
 use crate::expiry::Fate;
 use crate::family::{Family, KeyHome, SPACES_MAX};
 use crate::index::OFFSET_BITS;
+use crate::large::Held;
 use crate::mica::Mica;
 use crate::partition::Partition;
 use crate::view::View;
@@ -105,7 +106,7 @@ impl Mica {
     /// be evicted, or swept, as dead ones. A store, and space 0 beside others, are gone through.
     pub(crate) fn clear_space(&self, family: &Family, space: usize) -> Result<()> {
         let is_broken = self.check_poison().is_err();
-        let _locked = self.lock_all_to_clear()?;
+        let locked = self.lock_all_to_clear()?;
         if let Some(home) = &self.home {
             home.forget().map_err(|error| error.within("removing the memory image"))?;
         }
@@ -128,6 +129,7 @@ impl Mica {
         };
         let fate = |home| if is_of(home) { Fate::Cleared } else { Fate::Stays };
         self.partitions.iter().for_each(|p| p.guarded(|p| p.sift(|item| fate(item.home()))));
+        self.tidy_remains(locked.mask, Held::locked(locked.mask));
         Ok(())
     }
 }

@@ -3,8 +3,9 @@
 //! A pass goes over the index, some chains at a time, from the moment when the first entry has
 //! expired on. Where no entry ever expires there is none, and a put asks nothing else.
 
-use crate::index::offset_of;
-use crate::item::Item;
+use crate::index::{offset_of, tag_of};
+use crate::item::{Form, Item};
+use crate::large::{ChunkKey, Gone};
 use crate::partition::{Partition, Probe};
 use crate::protocol::{begin_write, end_write};
 use silica_base::prefetch;
@@ -23,6 +24,10 @@ pub(crate) enum Fate {
     Expired,
     /// Its database was cleared.
     Cleared,
+    /// A chunk of its large value was evicted.
+    Torn,
+    /// The list of this chunk is gone.
+    Dropped,
 }
 
 /// When and where a partition's next pass goes on.
@@ -90,31 +95,63 @@ impl Partition {
         }
     }
 
+    /// Removes the list with this number, of a value that is not whole; false if there is none.
+    pub(crate) fn remove_torn(&self, probe: &Probe, id: u64, now_ms: u64) -> bool {
+        self.sift_chain(probe.bucket as usize, Some(probe.tag), |item| match Gone::of(item) {
+            Some(Gone::List(list)) if list.id == id => {
+                if has_expired(item, now_ms) {
+                    Fate::Expired
+                } else {
+                    Fate::Torn
+                }
+            }
+            _ => Fate::Stays,
+        })
+    }
+
+    /// Removes a chunk whose list is gone.
+    pub(crate) fn drop_chunk(&self, probe: &Probe, key: &ChunkKey) {
+        self.sift_chain(probe.bucket as usize, Some(probe.tag), |item| {
+            if item.is_chunk(key) { Fate::Dropped } else { Fate::Stays }
+        });
+    }
+
     /// Removes what has expired of a chain, and what belongs to databases that were cleared.
     fn reclaim_chain(&self, main: usize, now_ms: u64) {
-        self.sift_chain(main, |item| match (has_expired(item, now_ms), self.is_dead(item)) {
+        self.sift_chain(main, None, |item| match (has_expired(item, now_ms), self.is_dead(item)) {
             (_, true) => Fate::Cleared,
             (true, _) => Fate::Expired,
             _ => Fate::Stays,
         });
     }
 
-    /// Removes the entries for which `fate` says so; visits all.
+    /// Removes the entries for which `fate` says so; visits all but chunks.
     pub(crate) fn sift(&self, fate: impl Fn(&Item<'_>) -> Fate) {
+        let fate = |item: &Item<'_>| match item.header.form() {
+            Form::Chunk => Fate::Stays,
+            _ => fate(item),
+        };
         for main in 0..self.index().main() {
             self.index().prefetch((main + 8).min(self.index().main() - 1));
-            self.sift_chain(main, &fate);
+            self.sift_chain(main, None, fate);
         }
         if self.is_store() {
             self.drop_spares();
         }
     }
 
-    /// Removes the entries of a chain for which `fate` says so.
-    fn sift_chain(&self, main: usize, fate: impl Fn(&Item<'_>) -> Fate) {
+    /// Removes the entries of a chain for which `fate` says so; with `tag` visits only those that
+    /// have it. True if there were any.
+    pub(crate) fn sift_chain(
+        &self,
+        main: usize,
+        tag: Option<u64>,
+        fate: impl Fn(&Item<'_>) -> Fate,
+    ) -> bool {
         let first = &self.index().bucket(main)[0];
         let (mut began, mut removed) = (false, false);
-        for slot in self.index().slots(main).filter(|slot| slot.load(Relaxed) != 0) {
+        let is_sought = |word: u64| word != 0 && tag.is_none_or(|tag| tag_of(word) == tag);
+        for slot in self.index().slots(main).filter(|slot| is_sought(slot.load(Relaxed))) {
             let offset = offset_of(slot.load(Relaxed));
             if !self.log().is_there(offset) {
                 continue;
@@ -132,6 +169,10 @@ impl Partition {
             slot.store(0, Relaxed);
             self.count_gone(&item);
             self.counts.expired.add(u64::from(fate == Fate::Expired));
+            self.counts.evicted_from_log.add(u64::from(fate == Fate::Torn));
+            if fate != Fate::Dropped {
+                self.note_gone(&item);
+            }
             if self.is_store() {
                 self.give_back(offset as usize);
             } else {
@@ -145,6 +186,7 @@ impl Partition {
         if began {
             end_write(first);
         }
+        removed
     }
 
     /// Goes on with a pass over the index that removes what has expired, or begins one where one

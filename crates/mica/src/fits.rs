@@ -385,7 +385,7 @@ impl Fits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::{store, words_needed};
+    use crate::item::{Form, store, words_needed};
     use crate::words::Words;
     use silica_base::{Prng, test_size};
     use silica_engine::EntryRef;
@@ -430,7 +430,7 @@ mod tests {
                 return false;
             };
             assert!((needed..needed.max(3) + BLOCK_WORDS_MIN).contains(&words));
-            store(&self.words[at..at + words], b"key", &entry);
+            store(&self.words[at..at + words], b"key", &entry, Form::Whole);
             let place = self.used.partition_point(|(other, _)| *other < at);
             self.used.insert(place, (at, words));
             true
@@ -462,7 +462,8 @@ mod tests {
                     if prng.one_in(3) {
                         // And back again, exactly where it was.
                         model.fits.take_at(&model.words, start, at, words);
-                        store(&model.words[at..at + words], b"key", &EntryRef::new(b""));
+                        let place = &model.words[at..at + words];
+                        store(place, b"key", &EntryRef::new(b""), Form::Whole);
                         let header = Header::load(&model.words[at]);
                         header.with_after_free(start < at).store(&model.words[at]);
                         let walked = model.fits.walk(&model.words, |_, _| {});

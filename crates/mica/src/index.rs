@@ -316,8 +316,9 @@ impl Index {
             None => {
                 let age = |slot: &&AtomicU64| {
                     let offset = offset_of(slot.load(Relaxed));
-                    // Those that were used come last.
-                    (log.uses(offset), log.ahead(offset))
+                    // Those that were used come last, and of large values before all others.
+                    let is_large = log.item(offset).is_some_and(|item| item.header.is_large());
+                    (is_large, log.uses(offset), log.ahead(offset))
                 };
                 Place::Oldest(self.slots(main).min_by_key(age).expect("a bucket has slots"))
             }

@@ -1,8 +1,8 @@
 //! An entry's words in the log: header, meta as far as there is any, key, value.
 //!
 //! ```text
-//! word 0    header: value bytes (21 bits), key bytes (16), words of the place (18), flags (9);
-//!           of a free block (`fits.rs`): its words, flags
+//! word 0    header: value bytes (21 bits), key bytes (16), words of the place (18), flags (7),
+//!           uses (2); of a free block (`fits.rs`): its words, flags
 //! [word]    expiry in milliseconds since the Unix epoch   (flag EXPIRES)
 //! [word]    the user's bits                               (flag USER_BITS)
 //! words     key, filled up with zeroes to whole words
@@ -22,12 +22,14 @@ const USES: u64 = USES_MAX << USES_SHIFT;
 const USES_SHIFT: u32 = 62;
 /// Uses are counted so far.
 pub(crate) const USES_MAX: u64 = 3;
-/// No entry: what was left at the log's end.
+/// No entry of a user: what was left at the log's end, or, if it is [`LARGE`], a chunk.
 const PAD: u64 = 1 << 58;
 /// No entry but a free block of store mode.
 const FREE: u64 = 1 << 59;
 /// The block before this one is free. Readers do not look at it.
 const AFTER_FREE: u64 = 1 << 60;
+/// Of a large value (`large.rs`): its list, or, if it is a [`PAD`], one of its chunks.
+const LARGE: u64 = 1 << 61;
 
 const KEY_SHIFT: u32 = 21;
 const WORDS_SHIFT: u32 = 37;
@@ -36,6 +38,28 @@ const KEY_MASK: u64 = (1 << (WORDS_SHIFT - KEY_SHIFT)) - 1;
 const WORDS_MASK: u64 = (1 << 18) - 1;
 /// Words of the largest place.
 pub(crate) const PLACE_WORDS_MAX: usize = WORDS_MASK as usize;
+/// Bytes of a chunk's key.
+pub(crate) const CHUNK_KEY_BYTES: usize = 24;
+
+/// What an entry has of a value. As numbers, the flags of a header from [`PAD`] on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// All of it.
+    #[default]
+    Whole = 0,
+    /// Where its chunks are: the value is large.
+    List = 0b1000,
+    /// A part of a large one. No key of a user is compared with its key.
+    Chunk = 0b1001,
+}
+
+impl Form {
+    /// The flags of a header.
+    #[inline(always)]
+    fn flags(self) -> u64 {
+        (self as u64) << PAD.trailing_zeros()
+    }
+}
 
 /// The first word of a place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +138,24 @@ impl Header {
 
     #[cfg(test)]
     pub(crate) fn is_pad(self) -> bool {
-        self.0 & PAD != 0
+        self.0 & (PAD | LARGE) == PAD
+    }
+
+    /// True of lists and chunks.
+    #[inline(always)]
+    pub(crate) fn is_large(self) -> bool {
+        self.0 & LARGE != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn form(self) -> Form {
+        // Nearly all are whole.
+        if self.is_large() { self.form_of_large() } else { Form::Whole }
+    }
+
+    #[cold]
+    fn form_of_large(self) -> Form {
+        if self.0 & PAD == 0 { Form::List } else { Form::Chunk }
     }
 
     pub(crate) fn dead(self) -> Self {
@@ -155,10 +196,11 @@ pub(crate) fn words_needed(key: &[u8], entry: &EntryRef<'_>) -> usize {
 
 /// Stores an entry in `place`, which has words enough.
 #[inline(always)]
-pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
+pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>, form: Form) {
     let header = entry.value.len() as u64
         | (key.len() as u64) << KEY_SHIFT
-        | (place.len() as u64) << WORDS_SHIFT;
+        | (place.len() as u64) << WORDS_SHIFT
+        | form.flags();
     let is_plain = entry.expires_unix_ms == 0 && entry.user_bits == 0;
     // The usual small entry needs no loops.
     if let (Ok(key), Ok(value)) = (<&[u8; 8]>::try_from(key), <&[u8; 8]>::try_from(entry.value))
@@ -172,7 +214,7 @@ pub(crate) fn store(place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
     store_any(header, place, key, entry);
 }
 
-/// Stores an entry of any kind, of which this is the header without flags.
+/// Stores an entry of any kind, of which this is the header without what meta it has.
 #[inline(never)]
 fn store_any(mut header: u64, place: &[AtomicU64], key: &[u8], entry: &EntryRef<'_>) {
     let mut at = 1;
@@ -239,6 +281,7 @@ pub(crate) struct Copied {
     pub(crate) value_bytes: usize,
     pub(crate) expires_unix_ms: u64,
     pub(crate) user_bits: u32,
+    pub(crate) form: Form,
 }
 
 impl<'l> Item<'l> {
@@ -256,7 +299,20 @@ impl<'l> Item<'l> {
 
     #[inline(always)]
     pub(crate) fn has_key(&self, key: &[u8]) -> bool {
-        if self.header.key_bytes() != key.len() {
+        // A chunk has no key of a user.
+        self.matches(key, PAD)
+    }
+
+    /// True of the entry of `key`, unless its value is large.
+    #[inline(always)]
+    pub(crate) fn is_whole_of(&self, key: &[u8]) -> bool {
+        self.matches(key, PAD | LARGE)
+    }
+
+    /// True if the key is `key`, and none of these flags is set.
+    #[inline(always)]
+    fn matches(&self, key: &[u8], flags: u64) -> bool {
+        if self.header.0 & (flags | KEY_MASK << KEY_SHIFT) != (key.len() as u64) << KEY_SHIFT {
             return false;
         }
         // Keys of one word are many.
@@ -271,9 +327,42 @@ impl<'l> Item<'l> {
         is_same && (rest.is_empty() || self.key[chunks.len()].load(Relaxed) == last_word(rest))
     }
 
+    /// True of the chunk with this key.
+    pub(crate) fn is_chunk(&self, key: &[u8; CHUNK_KEY_BYTES]) -> bool {
+        let (words, _) = key.as_chunks::<8>();
+        let mut same = self.key.iter().zip(words);
+        self.header.form() == Form::Chunk
+            && self.header.key_bytes() == CHUNK_KEY_BYTES
+            && same.all(|(word, key)| word.load(Relaxed) == u64::from_le_bytes(*key))
+    }
+
+    /// The key of a chunk; `None` of every other entry.
+    pub(crate) fn chunk_key(&self) -> Option<[u8; CHUNK_KEY_BYTES]> {
+        let mut key = [0; CHUNK_KEY_BYTES];
+        if self.header.form() != Form::Chunk || self.header.key_bytes() != CHUNK_KEY_BYTES {
+            return None;
+        }
+        copy_words(self.key, &mut key);
+        Some(key)
+    }
+
+    /// Copies the value into `out`; false if it has another length.
+    pub(crate) fn copy_to(&self, out: &mut [u8]) -> bool {
+        let is_it = self.header.value_bytes() == out.len();
+        if is_it {
+            copy_words(self.value, out);
+        }
+        is_it
+    }
+
     /// Copies the value into `scratch`, which becomes long enough, and returns the meta.
-    #[inline(always)]
     pub(crate) fn copy(&self, scratch: &mut Scratch) -> Copied {
+        Copied { form: self.header.form(), ..self.copy_whole(scratch) }
+    }
+
+    /// As [`Item::copy`], of an entry that is no part of a large value.
+    #[inline(always)]
+    pub(crate) fn copy_whole(&self, scratch: &mut Scratch) -> Copied {
         scratch.fill(self.value);
         let mut copied = Copied { value_bytes: self.header.value_bytes(), ..Copied::default() };
         if self.header.has_meta() {
@@ -314,8 +403,22 @@ impl<'l> Item<'l> {
     }
 }
 
+/// Copies the bytes of `words`, as far as `out` has room.
+fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
+    let (chunks, rest) = out.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.load(Relaxed).to_le_bytes();
+    }
+    if let Some(word) = words.get(chunks.len()) {
+        let len = rest.len();
+        rest.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..len]);
+    }
+}
+
 /// Values up to so many bytes are copied to the stack.
 const SMALL_BYTES: usize = 256;
+/// A buffer of more bytes is given back after the value that needed it.
+const KEPT_BYTES: usize = 2 << 20;
 
 /// Where values are copied to; on the heap only where they are large.
 pub(crate) struct Scratch {
@@ -349,10 +452,31 @@ impl Scratch {
         }
     }
 
+    /// Room for a value of `bytes` bytes, which is there as if it had been copied.
+    pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        // As long as an entry of so many bytes has it.
+        let whole = 8 * words_of(bytes);
+        if whole <= SMALL_BYTES {
+            return &mut self.small[..bytes];
+        }
+        if self.large.len() < whole {
+            // Zeroed by the system, if it is large.
+            self.large = vec![0; whole];
+        }
+        &mut self.large[..bytes]
+    }
+
+    /// Gives back what a large value has needed.
+    pub(crate) fn trim(&mut self) {
+        if self.large.len() > KEPT_BYTES {
+            self.large = Vec::new();
+        }
+    }
+
     /// What was copied last.
     #[inline(always)]
     pub(crate) fn entry(&self, copied: Copied) -> EntryRef<'_> {
-        let Copied { value_bytes, expires_unix_ms, user_bits } = copied;
+        let Copied { value_bytes, expires_unix_ms, user_bits, .. } = copied;
         let bytes = 8 * words_of(value_bytes);
         let from = if bytes <= SMALL_BYTES { &self.small[..] } else { &self.large[..] };
         EntryRef { value: &from[..value_bytes], expires_unix_ms, user_bits }
@@ -384,7 +508,7 @@ mod tests {
             let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
             let (at, words) = (round, words_needed(&key, &entry));
             let spare = round % 3;
-            store(&log[at..at + words + spare], &key, &entry);
+            store(&log[at..at + words + spare], &key, &entry, Form::Whole);
             let item = Item::at(&log, at).expect("an entry lies there");
             assert_eq!((item.header.words(), item.header.used_words()), (words + spare, words));
             assert!(item.has_key(&key) && item.header.is_live() && !item.header.is_pad());
@@ -416,9 +540,9 @@ mod tests {
     #[test]
     fn what_lies_beyond_the_log_is_no_entry() {
         let log = Words::zeroed(4);
-        store(&log[1..4], b"key", &EntryRef::new(b"value"));
+        store(&log[1..4], b"key", &EntryRef::new(b"value"), Form::Whole);
         assert!(Item::at(&log, 1).is_some());
-        store(&log[1..4], b"key", &EntryRef::new(b"value"));
+        store(&log[1..4], b"key", &EntryRef::new(b"value"), Form::Whole);
         Header(u64::MAX).store(&log[1]);
         assert!(Item::at(&log, 1).is_none() && Item::at(&log, 4).is_none());
         assert!(!Header::pad(7).is_live() && Header::pad(7).is_pad());

@@ -2,7 +2,7 @@
 
 use crate::fits::SPACE_WORDS_MAX;
 use crate::index::{BUCKET_WORDS, SPARE_WORDS};
-use crate::item::{self, words_of};
+use crate::item::{self, CHUNK_KEY_BYTES, words_of};
 use crate::mica::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::{Eviction, OPTIONS};
 use crate::partition::Partition;
@@ -11,6 +11,14 @@ use crate::store::Store;
 use silica_base::{Error, ErrorKind, Result};
 use silica_engine::{EntryRef, OptionValues};
 
+/// Words of the largest chunk, with its key: copied in some microseconds, during which writers of a
+/// partition wait.
+const CHUNK_WORDS: usize = 8192;
+/// Longest value that is not cut into chunks.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// A large value takes at most five eighths of what the main logs, or blocks, have: the rest is for
+/// ends of logs that are left, and for what others write before all its chunks are there.
+const LARGE_EIGHTHS: usize = 5;
 /// A partition gets at least so many bytes where the number of partitions is chosen here: an
 /// entry of 1 MiB then takes an eighth of its log.
 const PARTITION_BYTES_MIN: u64 = 10 << 20;
@@ -72,7 +80,8 @@ impl Layout {
         let fixed = size_of::<Partition>() as u64 + store + 2 * GRAIN_BYTES;
         let bytes = (memory / partitions).saturating_sub(fixed);
         // A mean entry with its header, and its share of the index.
-        let entry = 8 + (value("entry_bytes_mean").div_ceil(8) * 8).max(16);
+        let mean = value("entry_bytes_mean").min(8 * CHUNK_WORDS as u64);
+        let entry = 8 + (mean.div_ceil(8) * 8).max(16);
         let (bucket, spare) = (8 * BUCKET_WORDS as u64, 8 * SPARE_WORDS as u64);
         let with_spares = bucket + (spare * shape.spares).div_ceil(shape.mains);
         let of_bucket = with_spares * 8 + entry * shape.bucket_eighths;
@@ -122,11 +131,32 @@ impl Layout {
         self.log_words / LOG_PER_ENTRY
     }
 
-    /// Longest key and value: of an entry that takes at most an eighth of a log.
+    /// Longest key and value.
     pub(crate) fn limits(&self) -> (usize, usize) {
+        let large = self.partitions * self.owned_bytes_max();
+        (self.key_bytes_max(), VALUE_BYTES_MAX.min(large.max(self.whole_bytes_max())))
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        KEY_BYTES_MAX.min(2 * (self.entry_words_max() - 3))
+    }
+
+    /// Longest value that is not cut into chunks: of an entry that takes at most an eighth of a
+    /// log.
+    pub(crate) fn whole_bytes_max(&self) -> usize {
         let bytes = 8 * (self.entry_words_max() - 3);
-        let key = KEY_BYTES_MAX.min(bytes / 4);
-        (key, VALUE_BYTES_MAX.min(bytes - 8 * words_of(key)))
+        WHOLE_BYTES_MAX.min(bytes - 8 * words_of(self.key_bytes_max()))
+    }
+
+    /// Bytes of a value in each chunk but the last.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        8 * (CHUNK_WORDS.min(self.entry_words_max()) - 1) - CHUNK_KEY_BYTES
+    }
+
+    /// Bytes that a value has at most in one partition.
+    pub(crate) fn owned_bytes_max(&self) -> usize {
+        let words = (self.log_words - self.small_words) / 8 * LARGE_EIGHTHS;
+        words / CHUNK_WORDS.min(self.entry_words_max()) * self.chunk_bytes()
     }
 }
 
@@ -156,7 +186,10 @@ mod tests {
                 assert!(layout.partitions.is_power_of_two());
                 let (key, value) = layout.limits();
                 assert!(key <= KEY_BYTES_MAX && value <= VALUE_BYTES_MAX && key < value);
-                assert!(8 * 3 + key + value <= layout.log_words);
+                let whole = layout.whole_bytes_max();
+                assert!(8 * 3 + key + whole <= layout.log_words && whole <= value);
+                assert!(layout.chunk_bytes() <= whole.max(8 * CHUNK_WORDS));
+                assert!(value <= layout.partitions * layout.log_words * 5);
             }
         }
     }
@@ -179,6 +212,23 @@ mod tests {
     fn large_caches_take_entries_of_a_mebibyte() {
         let mut options = OptionValues::default();
         let layout = Layout::new(options.set("memory_bytes", 256 << 20)).expect("enough");
-        assert_eq!((layout.partitions, layout.limits()), (16, (KEY_BYTES_MAX, VALUE_BYTES_MAX)));
+        assert_eq!((layout.partitions, layout.whole_bytes_max()), (16, WHOLE_BYTES_MAX));
+        assert_eq!(layout.limits().0, KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_value_may_have_half_of_the_memory_up_to_512_mib() {
+        for eviction in ["s3-fifo", "fifo", "none"] {
+            for (memory, least) in
+                [(64 << 20, 24 << 20), (2 << 30, 512 << 20), (64 << 10, 20 << 10)]
+            {
+                let pairs = [("eviction", eviction)];
+                let mut options = OptionValues::parse(OPTIONS, pairs).expect("valid");
+                let layout = Layout::new(options.set("memory_bytes", memory)).expect("enough");
+                let (_, value) = layout.limits();
+                assert!(value >= least, "{value} bytes of {memory}, {eviction}");
+                assert!(value <= VALUE_BYTES_MAX && value as u64 <= memory * 5 / 8);
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ mod admin;
 mod again;
 mod atomic;
 mod cache;
+mod chunks;
 mod databases;
 mod expiry;
 mod family;
@@ -24,6 +25,7 @@ mod fits;
 mod image;
 mod index;
 mod item;
+mod large;
 mod layout;
 mod log;
 mod metrics;
@@ -45,6 +47,10 @@ mod view;
 mod words;
 mod write;
 
+#[cfg(test)]
+mod large_image_tests;
+#[cfg(test)]
+mod large_tests;
 #[cfg(test)]
 mod tests;
 

@@ -405,7 +405,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item;
+    use crate::item::{self, Form};
     use silica_base::Prng;
     use silica_engine::EntryRef;
     use std::collections::VecDeque;
@@ -431,13 +431,15 @@ mod tests {
                 let (key, entry) = (number.to_le_bytes(), EntryRef::new(&value));
                 let needed = item::words_needed(&key, &entry);
                 let noise = log.append(others, 2, &mut |_, _| ());
-                item::store(&log.words()[log.place(noise)..][..2], &[7; 8], &EntryRef::new(b""));
+                let place = &log.words()[log.place(noise)..][..2];
+                item::store(place, &[7; 8], &EntryRef::new(b""), Form::Whole);
                 let offset = log.append(which, needed, &mut |at, evicted| {
                     let (offset, key, _) = queue.pop_front().expect("only what is there goes");
                     assert_eq!(at, offset);
                     assert!(evicted.has_key(&key), "the oldest goes first");
                 });
-                item::store(&log.words()[log.place(offset)..][..needed], &key, &entry);
+                let place = &log.words()[log.place(offset)..][..needed];
+                item::store(place, &key, &entry, Form::Whole);
                 queue.push_back((offset, key, value));
                 if prng.one_in(16) {
                     let mut seen = Vec::new();

@@ -4,6 +4,7 @@ use crate::family::Family;
 use crate::image::{self, Home};
 use crate::index::OFFSET_BITS;
 use crate::item::Copied;
+use crate::large::Held;
 use crate::layout::Layout;
 use crate::metrics::Gets;
 use crate::options::{Eviction, OPTIONS};
@@ -20,12 +21,12 @@ use silica_engine::{
     WriteBatch,
 };
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = (1 << 16) - 1;
-/// Longest value; of a cache so small that it would be more than an eighth of a partition's log,
-/// less.
-pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Longest value; less of a cache that is so small that it would be more than about half of it.
+pub const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a chain and what is looked at of its entries, roughly.
@@ -50,6 +51,10 @@ pub struct Mica {
     pub(crate) memory_bytes: u64,
     pub(crate) gets: Arc<Striped<Gets>>,
     pub(crate) layout: Layout,
+    /// Values of more bytes are lists of chunks.
+    pub(crate) whole_bytes_max: usize,
+    /// Lists that were made: the number of the next.
+    pub(crate) lists: Arc<AtomicU64>,
     /// Bits of a slot's offset.
     pub(crate) offset_bits: u32,
     /// Where an image is left at a clean stop.
@@ -119,6 +124,8 @@ impl Mica {
             memory_bytes: value("memory_bytes"),
             gets: Arc::default(),
             layout,
+            whole_bytes_max: layout.whole_bytes_max(),
+            lists: Arc::default(),
             offset_bits,
             home: None,
             family,
@@ -150,6 +157,8 @@ impl Mica {
             memory_bytes: self.memory_bytes,
             gets: Arc::clone(&self.gets),
             layout: self.layout,
+            whole_bytes_max: self.whole_bytes_max,
+            lists: Arc::clone(&self.lists),
             offset_bits: self.offset_bits,
             home: self.home.clone(),
             family: self.family.clone(),
@@ -219,7 +228,8 @@ impl Mica {
         Ok(locked)
     }
 
-    fn all(&self) -> u64 {
+    /// The mask of all partitions.
+    pub(crate) fn all(&self) -> u64 {
         u64::MAX >> (64 - self.partitions.len())
     }
 
@@ -243,6 +253,7 @@ impl Mica {
     /// Removes what has expired, and gives a store's free memory back to the system.
     fn tidy(&self, budget: Budget) -> Progress {
         let mut progress = self.sweep(budget);
+        self.tidy_remains(self.all(), Held::NONE);
         if !self.is_store {
             // A cache's writers clean the index as they go.
             return progress;
@@ -278,7 +289,18 @@ impl Mica {
     pub(crate) fn check(&self, key: usize, value: usize) -> Result<()> {
         let limits = &self.descriptor.limits;
         at_most(key, limits.key_bytes_max, "key")?;
-        at_most(value, limits.value_bytes_max, "value")
+        if value <= limits.value_bytes_max { Ok(()) } else { Err(self.refuse_value(value)) }
+    }
+
+    #[cold]
+    fn refuse_value(&self, bytes: usize) -> Error {
+        let max = self.descriptor.limits.value_bytes_max;
+        let error = too_large(bytes, max, "value");
+        if max == VALUE_BYTES_MAX {
+            return error;
+        }
+        let memory = self.memory_bytes;
+        error.within(format!("a cache with memory_bytes of more than {memory} takes larger values"))
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::expiry::Expiry;
 use crate::family::{Family, SPACES_MAX, Spaces};
 use crate::index::{BUCKET_WORDS, Bucket, Index, first_of, offset_of, tag_of};
-use crate::item::{self, Copied, Item, Scratch};
+use crate::item::{self, Copied, Form, Item, Scratch};
+use crate::large::{ChunkKey, Remains};
 use crate::layout::Layout;
 use crate::log::Log;
 use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_write};
@@ -24,6 +25,8 @@ pub(crate) struct Probe {
     pub(crate) bucket: u32,
     /// 16 bits, never zero.
     pub(crate) tag: u64,
+    /// What is put there.
+    pub(crate) form: Form,
 }
 
 /// A key that a reader looks for.
@@ -92,6 +95,8 @@ impl Tally {
 pub(crate) struct Counts {
     /// Entries that can be found, those included that have expired meanwhile.
     pub(crate) entries: Tally,
+    /// Chunks of large values that can be found, which are no entries.
+    pub(crate) chunks: Tally,
     pub(crate) live_words: Tally,
     pub(crate) puts: Tally,
     pub(crate) deletes: Tally,
@@ -144,6 +149,8 @@ pub(crate) struct Partition {
     expiry: Expiry,
     /// How the entries divide among databases, if there may be several.
     spaces: Option<Box<Spaces>>,
+    /// The large values of which a part went from here.
+    remains: Remains,
     /// The node of the machine to which the memory was brought last.
     node: AtomicU64,
     pub(crate) counts: Counts,
@@ -191,6 +198,7 @@ impl Partition {
             skipped_bits: layout.partitions.ilog2(),
             expiry: Expiry::default(),
             spaces: family.map(|family| Box::new(Spaces::of(family))),
+            remains: Remains::default(),
             node: AtomicU64::new(u64::MAX),
             counts: Counts::default(),
         }
@@ -200,7 +208,8 @@ impl Partition {
     /// in which partition.
     #[inline(always)]
     pub(crate) fn probe(&self, partition: u32, hash: u64) -> Probe {
-        Probe { partition, bucket: self.main_of(hash) as u32, tag: Self::tag_of(hash) }
+        let (bucket, tag) = (self.main_of(hash) as u32, Self::tag_of(hash));
+        Probe { partition, bucket, tag, form: Form::Whole }
     }
 
     #[inline(always)]
@@ -241,6 +250,10 @@ impl Partition {
 
     pub(crate) fn is_store(&self) -> bool {
         self.store.is_some()
+    }
+
+    pub(crate) fn remains(&self) -> &Remains {
+        &self.remains
     }
 
     /// What store mode has besides; only in store mode.
@@ -443,17 +456,52 @@ impl Partition {
         let bucket = sought.bucket;
         // No closure: it would be called for each key where this is not inlined into its callers.
         if let Some(item) = self.log.item(hint.offset())
-            && item.has_key(key)
+            && item.is_whole_of(key)
         {
-            let copied = item.copy(scratch);
+            let copied = item.copy_whole(scratch);
             if self.is_certain::<OWNED>(bucket, hint) {
                 return Some((copied, hint.offset()));
             }
         }
         if OWNED {
-            return self.search(bucket[0].load(Relaxed), sought, key, scratch);
+            return self.get_owned(sought, key, scratch);
         }
-        self.get_again(sought, key, scratch)
+        self.get_anew(sought, key, scratch)
+    }
+
+    /// As [`Partition::get_anew`], for the holder of the lock.
+    #[inline(never)]
+    fn get_owned(
+        &self,
+        sought: &Sought<'_>,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        let see = |item: &Item<'_>| item.has_key(key).then(|| item.copy(scratch));
+        self.search(sought.bucket[0].load(Relaxed), sought, see)
+    }
+
+    /// For everybody: copies the entry of `key` into `scratch`; also returns its offset.
+    #[inline(never)]
+    pub(crate) fn get_anew(
+        &self,
+        sought: &Sought<'_>,
+        key: &[u8],
+        scratch: &mut Scratch,
+    ) -> Option<(Copied, u64)> {
+        self.get_again(sought, |item| item.has_key(key).then(|| item.copy(scratch)))
+    }
+
+    /// For everybody: copies the chunk of `key`, which has as many bytes as `out`; returns its
+    /// offset.
+    pub(crate) fn get_chunk(
+        &self,
+        sought: &Sought<'_>,
+        key: &ChunkKey,
+        out: &mut [u8],
+    ) -> Option<u64> {
+        let see = |item: &Item<'_>| (item.is_chunk(key) && item.copy_to(out)).then_some(());
+        self.get_again(sought, see).map(|((), offset)| offset)
     }
 
     /// True where what was read just now at the hint's place is the entry that the hint names.
@@ -464,23 +512,23 @@ impl Partition {
         is_whole && hint.word != 0 && self.log.is_there(hint.offset())
     }
 
-    /// A get where the first slot that had the tag is not the key's, or not any more.
+    /// A get where the first slot that had the tag is not the key's, or not any more: of the entry
+    /// of which `see`, which may be called several times, makes something.
     #[inline(never)]
-    fn get_again(
+    fn get_again<T>(
         &self,
         sought: &Sought<'_>,
-        key: &[u8],
-        scratch: &mut Scratch,
-    ) -> Option<(Copied, u64)> {
+        mut see: impl FnMut(&Item<'_>) -> Option<T>,
+    ) -> Option<(T, u64)> {
         let word = &sought.bucket[0];
         let mut backoff = Backoff::default();
         loop {
             if let Some(seen) = begin_read(word) {
-                let found = self.search(seen, sought, key, scratch);
+                let found = self.search(seen, sought, &mut see);
                 if end_read(word, seen) {
                     // After the fence of `end_read`: what is still there now was whole. What is
                     // not may have moved since, so it is looked for again.
-                    if found.is_none_or(|(_, offset)| self.log.is_there(offset)) {
+                    if found.as_ref().is_none_or(|(_, offset)| self.log.is_there(*offset)) {
                         return found;
                     }
                 }
@@ -493,14 +541,13 @@ impl Partition {
         }
     }
 
-    /// Looks for the key in the whole chain.
-    fn search(
+    /// Looks in the whole chain for the entry of which `see` makes something.
+    fn search<T>(
         &self,
         seen: u64,
         sought: &Sought<'_>,
-        key: &[u8],
-        scratch: &mut Scratch,
-    ) -> Option<(Copied, u64)> {
+        mut see: impl FnMut(&Item<'_>) -> Option<T>,
+    ) -> Option<(T, u64)> {
         let first = sought.bucket;
         let (mut bucket, mut word) = (&first[..], seen);
         loop {
@@ -509,9 +556,9 @@ impl Partition {
                 if tag == sought.tag
                     && self.log.is_there(offset)
                     && let Some(item) = self.log.item(offset)
-                    && item.has_key(key)
+                    && let Some(seen) = see(&item)
                 {
-                    return Some((item.copy(scratch), offset));
+                    return Some((seen, offset));
                 }
             }
             bucket = self.index.next(word)?;
@@ -570,7 +617,8 @@ impl Partition {
         if !self.log.is_there(offset) {
             return;
         }
-        let Some(item) = self.log.item(offset) else { return };
+        let item = self.log.item(offset).filter(|item| item.header.form() != Form::Chunk);
+        let Some(item) = item else { return };
         let mut key = Vec::new();
         item.push_key(&mut key);
         let copied = item.copy(scratch);
@@ -587,9 +635,21 @@ impl Partition {
         Some(found.item.copy(scratch))
     }
 
+    /// The slot of the chunk of `key`.
+    pub(crate) fn find_chunk(&self, probe: &Probe, key: &ChunkKey) -> Option<u64> {
+        let is_it = |offset: u64| {
+            self.log.is_there(offset)
+                && self.log.item(offset).is_some_and(|item| item.is_chunk(key))
+        };
+        let words = self.index.slots(probe.bucket as usize).map(|slot| slot.load(Relaxed));
+        let mut offsets = words.filter(|word| tag_of(*word) == probe.tag).map(offset_of);
+        offsets.find(|offset| is_it(*offset))
+    }
+
     /// Removes every entry.
     pub(crate) fn clear(&self) {
         self.expiry.clear();
+        self.remains.take();
         match &self.store {
             None => self.log.clear(),
             Some(store) => {
@@ -609,15 +669,15 @@ impl Partition {
         }
     }
 
-    /// Visits every entry, from the oldest on, expired ones included.
-    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&[u8], EntryRef<'_>)) -> Result<()> {
+    /// Visits every entry, from the oldest on, expired ones and chunks included.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&[u8], Form, EntryRef<'_>)) -> Result<()> {
         let (mut key, mut scratch) = (Vec::new(), Scratch::new());
         let walked = self.walk(|_, item| {
             if item.header.is_live() {
                 key.clear();
                 item.push_key(&mut key);
                 let copied = item.copy(&mut scratch);
-                visit(&key, scratch.entry(copied));
+                visit(&key, copied.form, scratch.entry(copied));
             }
         });
         walked.map_err(|(at, detail)| Error::corruption("a partition", 8 * at, detail))
@@ -627,20 +687,25 @@ impl Partition {
     pub(crate) fn verify(&self, number: usize, probe: impl Fn(&[u8]) -> Probe) -> Result<()> {
         let what = format!("partition {number}");
         let wrong = |at, detail: &str| Err(Error::corruption(&what, at, detail));
-        let (mut live, mut live_words, mut misplaced) = (0, 0, None);
+        let (mut live, mut chunks, mut live_words, mut misplaced) = (0, 0, 0, None);
         let (mut key, mut in_spaces) = (Vec::new(), [0; SPACES_MAX]);
         let visit = |offset, item: Item<'_>| {
             if item.header.is_live() {
-                live += 1;
                 live_words += item.header.words() as u64;
-                if let Some(place) = self.spaces().and_then(|spaces| spaces.place(item.home())) {
-                    in_spaces[place] += 1;
-                }
                 key.clear();
                 item.push_key(&mut key);
-                let Probe { bucket, tag, .. } = probe(&key);
-                let found = self.index.find(&self.log, bucket as usize, tag, &key);
-                if found.is_none_or(|found| found.offset != offset) {
+                let at = probe(&key);
+                let found = if let Some(key) = item.chunk_key() {
+                    chunks += 1;
+                    self.find_chunk(&at, &key)
+                } else {
+                    live += 1;
+                    let place = self.spaces().and_then(|spaces| spaces.place(item.home()));
+                    place.into_iter().for_each(|place| in_spaces[place] += 1);
+                    let found = self.index.find(&self.log, at.bucket as usize, at.tag, &key);
+                    found.map(|found| found.offset)
+                };
+                if found != Some(offset) {
                     misplaced = Some(offset);
                 }
             }
@@ -657,9 +722,11 @@ impl Partition {
             let used = words.filter(|w| *w != 0 && self.log.is_there(offset_of(*w)));
             slots += used.count() as u64;
         }
-        let counts = [self.counts.entries.get(), self.counts.live_words.get(), slots];
-        if counts != [live, live_words, live] {
-            let detail = format!("{live} entries of {live_words} words, counted {counts:?}");
+        let Counts { entries, chunks: counted, live_words: words, .. } = &self.counts;
+        let counts = [entries.get(), counted.get(), words.get(), slots];
+        if counts != [live, chunks, live_words, live + chunks] {
+            let detail =
+                format!("{live} entries, {chunks} chunks, {live_words} words, counted {counts:?}");
             return wrong(0, &detail);
         }
         let counted = self.spaces().map_or([0; SPACES_MAX], Spaces::get);

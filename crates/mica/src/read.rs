@@ -10,9 +10,11 @@
 //! about as many lines as a core can wait for (`prefetch_burst`). Of more keys, some are answered
 //! while the entries of later ones are on their way, and the buckets of still later ones.
 
-use crate::item::Scratch;
+use crate::chunks::Reading;
+use crate::item::{Copied, Form, Scratch};
+use crate::large::Held;
 use crate::mica::Mica;
-use crate::partition::{Hint, Partition, Sought};
+use crate::partition::{Hint, Partition, Probe, Sought};
 use crate::policy::{Policy, with_policy};
 use silica_base::Result;
 use silica_engine::{EntryRef, GetSink};
@@ -275,12 +277,48 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
             }
             return;
         }
+        if copied.form != Form::Whole {
+            return self.answer_list(index, key, copied, offset);
+        }
         self.are_long = copied.value_bytes > LONG;
         self.sink.found(index, scratch.entry(copied));
         self.hits += 1;
         if self.policy.is_due(partition.log(), offset) {
             self.renew(key, offset);
         }
+    }
+
+    /// Answers a key whose value is large, of which the scratch has the list.
+    #[cold]
+    fn answer_list(&mut self, index: usize, key: &[u8], copied: Copied, offset: u64) {
+        let (mica, policy) = (self.mica, self.policy);
+        let number = mica.probe(key).partition as usize;
+        let held = if OWNED { Held::owned(number) } else { Held::NONE };
+        let mut scratch = self.scratch.take().unwrap_or_else(Scratch::new);
+        let mut moving = Scratch::new();
+        let sink = &mut *self.sink;
+        let mut reading = Reading {
+            held,
+            wants: &mut |bytes| sink.wants(index, bytes),
+            used: &mut |partition, probe, key, offset| {
+                if policy.is_due(partition.log(), offset) {
+                    let place = (partition, probe, offset);
+                    renew_at::<P, OWNED>(mica, policy, place, key, &mut moving);
+                }
+            },
+        };
+        let read = mica.read_list((number, key), copied, &mut scratch, &mut reading);
+        if let Some(copied) = read.filter(|copied| !mica.has_expired(copied, &mut self.now)) {
+            self.sink.found(index, scratch.entry(copied));
+            self.hits += 1;
+            scratch.trim();
+        }
+        self.scratch = Some(scratch);
+        if self.policy.is_due(mica.partitions[number].log(), offset) {
+            self.renew(key, offset);
+        }
+        // What moving its chunks has evicted, or a part of it that is not there.
+        mica.tidy_remains(if P::USES_MAX == 0 { mica.all() } else { 1 << number }, held);
     }
 
     /// Moves an entry that was used to the tail, or marks it. Where somebody writes its partition
@@ -290,12 +328,28 @@ impl<'a, P: Policy, const OWNED: bool> Answers<'a, P, OWNED> {
         let probe = self.mica.probe(key);
         let partition = self.mica.partition(&probe);
         let scratch = self.scratch.get_or_insert_with(Scratch::new);
-        let rules = self.mica.rules(self.policy);
-        let mut renew = |p: &Partition| p.renew(&probe, key, offset, scratch, &rules);
-        if OWNED {
-            partition.guarded(renew);
-        } else {
-            partition.try_write(&mut renew);
-        }
+        let place = (partition, &probe, offset);
+        renew_at::<P, OWNED>(self.mica, self.policy, place, key, scratch);
+        let number = probe.partition as usize;
+        let held = if OWNED { Held::owned(number) } else { Held::NONE };
+        self.mica.tidy_remains(1 << number, held);
+    }
+}
+
+/// Moves the entry of `key` at an offset to the tail, or marks it, unless somebody writes its
+/// partition just now.
+fn renew_at<P: Policy, const OWNED: bool>(
+    mica: &Mica,
+    policy: P,
+    (partition, probe, offset): (&Partition, &Probe, u64),
+    key: &[u8],
+    scratch: &mut Scratch,
+) {
+    let rules = mica.rules(policy);
+    let mut renew = |p: &Partition| p.renew(probe, key, offset, scratch, &rules);
+    if OWNED {
+        partition.guarded(renew);
+    } else {
+        partition.try_write(&mut renew);
     }
 }

@@ -3,7 +3,9 @@
 //! A cursor is the number of a main bucket among those of all partitions. A key's main bucket
 //! never changes while the cache is open, and a chain is visited as a whole.
 
-use crate::item::Scratch;
+use crate::chunks::Reading;
+use crate::item::{Copied, Form, Scratch};
+use crate::large::Held;
 use crate::mica::Mica;
 use silica_base::Result;
 use silica_engine::{EntryRef, Scan};
@@ -27,20 +29,49 @@ impl Scan for Mica {
             let main = (at % per_partition) as usize;
             partition.index().prefetch(main + 8);
             partition.read_chain(main, &mut chain, &mut scratch);
+            let number = (at / per_partition) as usize;
             for (key, value, copied) in &chain {
-                if !self.has_expired(copied, &mut now) {
+                if self.has_expired(copied, &mut now) {
+                    continue;
+                }
+                let (expires_unix_ms, user_bits) = (copied.expires_unix_ms, copied.user_bits);
+                if copied.form == Form::Whole {
                     visited += 1;
-                    let (expires_unix_ms, user_bits) = (copied.expires_unix_ms, copied.user_bits);
                     visit(key, EntryRef { value, expires_unix_ms, user_bits });
+                } else if let Some(copied) =
+                    self.scan_list((number, key), value, *copied, &mut scratch)
+                    && !self.has_expired(&copied, &mut now)
+                {
+                    visited += 1;
+                    visit(key, scratch.entry(copied));
+                    scratch.trim();
                 }
             }
         }
         self.check_poison()?;
         Ok(None)
     }
+
     fn cursor_of(&self, key: &[u8]) -> u64 {
         let probe = self.probe(key);
         let per_partition = self.partitions[0].index().main() as u64;
         u64::from(probe.partition) * per_partition + u64::from(probe.bucket)
+    }
+}
+
+impl Mica {
+    /// Reads the large value of a key, whose list is `value`, into `scratch`.
+    #[cold]
+    fn scan_list(
+        &self,
+        place: (usize, &[u8]),
+        value: &[u8],
+        copied: Copied,
+        scratch: &mut Scratch,
+    ) -> Option<Copied> {
+        scratch.room(value.len()).copy_from_slice(value);
+        let mut reading =
+            Reading { held: Held::NONE, wants: &mut |_| true, used: &mut |_, _, _, _| {} };
+        self.read_list(place, copied, scratch, &mut reading)
     }
 }

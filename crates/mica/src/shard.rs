@@ -5,6 +5,7 @@
 //! lock and need no atomic read-modify-write, and its gets look at no versions. It still keeps
 //! them, with plain stores, so that everybody else may read through the engine at any time.
 
+use crate::large::Held;
 use crate::mica::{Mica, at_most};
 use crate::partition::{Partition, Probe};
 use crate::protocol::Refusal;
@@ -97,6 +98,11 @@ impl MicaShard {
         if !self.mica.is_store {
             self.partition().guarded(|_| self.mica.sweep_some(1 << self.number, chains));
         }
+        self.mica.tidy_remains(1 << self.number, self.held());
+    }
+
+    fn held(&self) -> Held {
+        Held::owned(self.number)
     }
 
     fn probes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Probe>> {
@@ -126,12 +132,12 @@ impl Shard for MicaShard {
         batch.refuse_ranges("mica")?;
         for op in batch.ops() {
             self.mica.check(op.key.len(), value_bytes(op))?;
-            bytes += op.key.len() + value_bytes(op);
+            bytes += op.key.len() + self.mica.batch_bytes(value_bytes(op));
         }
         at_most(bytes, self.mica.descriptor.limits.batch_bytes_max, "batch")?;
         let probes = self.probes(batch.ops().iter().map(|op| op.key))?;
         probes.iter().take(32).for_each(|probe| self.partition().prefetch_bucket(probe));
-        let result = self.mica.apply_locked(batch.ops(), &probes);
+        let result = self.mica.apply_held(batch.ops(), &probes, self.held());
         self.tidy(2 * probes.len());
         result
     }
@@ -144,8 +150,8 @@ impl Shard for MicaShard {
     ) -> Result<usize> {
         self.check()?;
         let probes = self.probes(keys.iter().copied())?;
-        let result = self.mica.update_locked(keys, &probes, decide);
+        let result = self.mica.update_locked(keys, &probes, decide, self.held());
         self.tidy(2 * probes.len());
-        result
+        result.map(|updated| updated.expect("an owner has all the locks that it gets"))
     }
 }

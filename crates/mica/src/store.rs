@@ -7,9 +7,10 @@
 
 use crate::fits::{BLOCK_WORDS_MIN, Fits};
 use crate::index::{Place, slot};
-use crate::item::{self, Header, Item};
+use crate::item::{self, Form, Header, Item};
+use crate::large::ChunkKey;
 use crate::pages::Pages;
-use crate::partition::{Partition, Probe};
+use crate::partition::{Counts, Partition, Probe};
 use crate::undo::Undo;
 use silica_engine::EntryRef;
 use std::sync::atomic::AtomicU64;
@@ -109,7 +110,8 @@ impl Partition {
     /// Gives the spare buckets' words back to the space, where it is empty.
     pub(crate) fn drop_spares(&self) {
         let store = self.store();
-        let is_empty = self.counts.entries.get() == 0 && !self.index().uses_spares();
+        let Counts { entries, chunks, .. } = &self.counts;
+        let is_empty = entries.get() == 0 && chunks.get() == 0 && !self.index().uses_spares();
         if is_empty && store.spare_words() > 0 {
             self.index().reset_spares();
             store.fits.clear(self.log().words());
@@ -135,15 +137,16 @@ impl Partition {
                 return Err(Shortage::Slots);
             };
             let at = self.take(needed, undo).ok_or(Shortage::Words(needed))?;
-            self.fill(at, key, entry);
+            self.fill(at, (key, entry), probe.form);
             undo.set_slot(self, free, slot(probe.tag, at as u64));
-            self.count_new(key);
+            self.count_new(key, probe.form);
             return Ok(());
         };
         let (old, room) = (found.offset as usize, found.item.header.words());
+        self.note_gone(&found.item);
         if (needed..needed + BLOCK_WORDS_MIN).contains(&room) {
             undo.overwriting(self, old, self.block(old));
-            self.fill(old, key, entry);
+            self.fill(old, (key, entry), probe.form);
             self.counts.updates_in_place.add(1);
             return Ok(());
         }
@@ -155,9 +158,36 @@ impl Partition {
             self.release(old, undo);
             self.take(needed, undo).ok_or(Shortage::Words(needed))?
         };
-        self.fill(at, key, entry);
+        self.fill(at, (key, entry), probe.form);
         undo.set_slot(self, found.slot, slot(probe.tag, at as u64));
         Ok(())
+    }
+
+    /// Puts a chunk, which is new, or nothing.
+    pub(crate) fn store_chunk(
+        &self,
+        probe: &Probe,
+        key: &ChunkKey,
+        value: &[u8],
+    ) -> Result<(), Shortage> {
+        let entry = EntryRef::new(value);
+        let needed = item::words_needed(key, &entry).max(BLOCK_WORDS_MIN);
+        let at = self.take(needed, &mut Undo::new(false)).ok_or(Shortage::Words(needed))?;
+        // Long before it is found: readers of its bucket need not wait for that.
+        self.fill(at, (key, &entry), Form::Chunk);
+        let began = self.begin(probe.bucket);
+        let free = self.free_slot(probe.bucket as usize, true);
+        if let Some(free) = free {
+            free.store(slot(probe.tag, at as u64), Relaxed);
+            self.count_new(key, Form::Chunk);
+            self.counts.user_bytes.add(value.len() as u64);
+        } else {
+            self.give_back(at);
+        }
+        if began {
+            self.end(probe.bucket);
+        }
+        free.map(|_| ()).ok_or(Shortage::Slots)
     }
 
     /// Removes `key`. Readers of the bucket have been turned away.
@@ -166,6 +196,7 @@ impl Partition {
         if let Some(found) = found {
             undo.set_slot(self, found.slot, 0);
             self.count_gone(&found.item);
+            self.note_gone(&found.item);
             self.release(found.offset as usize, undo);
         }
     }
@@ -208,10 +239,10 @@ impl Partition {
 
     /// Stores an entry in a block in use.
     #[inline]
-    fn fill(&self, at: usize, key: &[u8], entry: &EntryRef<'_>) {
+    fn fill(&self, at: usize, (key, entry): (&[u8], &EntryRef<'_>), form: Form) {
         let block = self.block(at);
         let is_after_free = Header::load(&block[0]).is_after_free();
-        item::store(block, key, entry);
+        item::store(block, key, entry, form);
         if is_after_free {
             Header::load(&block[0]).with_after_free(true).store(&block[0]);
         }

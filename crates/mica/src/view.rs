@@ -6,8 +6,8 @@ use crate::family::{Family, MARK, PREFIX_BYTES};
 use crate::mica::{Mica, at_most};
 use silica_base::{HashSeed, Result};
 use silica_engine::{
-    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, GetSink,
-    MetricVisitor, Op, Progress, Scan, Shard, Sharded, Stage, StageWatch, Stages, Update,
+    Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Expected,
+    GetSink, MetricVisitor, Op, Progress, Scan, Shard, Sharded, Stage, StageWatch, Stages, Update,
     WriteBatch,
 };
 use std::ops::Range;
@@ -247,6 +247,32 @@ impl Atomic for View {
     ) -> Result<()> {
         self.check(keys.iter().copied())?;
         self.naming.with_keys(keys, |keys| self.mica.update_all(keys, durability, decide))
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        self.check(ops.iter().map(|op| op.key))?;
+        let keys = expected.iter().map(|expected| expected.key);
+        if self.naming.keeps(keys.clone()) {
+            let write = |ops: &[Op<'_>]| self.mica.write_expecting(expected, ops, durability);
+            return self.naming.with_ops(ops, write);
+        }
+        let keys: Vec<&[u8]> = keys.collect();
+        self.naming.with_keys(&keys, |keys| {
+            let entries = expected.iter().map(|expected| expected.entry);
+            let pairs = keys.iter().zip(entries);
+            let expected: Vec<_> = pairs.map(|(key, entry)| Expected { key, entry }).collect();
+            let write = |ops: &[Op<'_>]| self.mica.write_expecting(&expected, ops, durability);
+            self.naming.with_ops(ops, write)
+        })
+    }
+
+    fn publishes_in_order(&self) -> bool {
+        self.mica.publishes_in_order()
     }
 }
 

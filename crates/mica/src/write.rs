@@ -6,7 +6,8 @@
 
 use crate::family::SPACES_MAX;
 use crate::fits::BLOCK_WORDS_MIN;
-use crate::item::words_needed;
+use crate::item::{Form, words_needed};
+use crate::large::Held;
 use crate::mica::{Mica, at_most, bits};
 use crate::partition::{Partition, Probe};
 use crate::policy::{Policy, with_policy};
@@ -26,14 +27,20 @@ const CHAINS_WHEN_FULL: usize = 4096;
 impl Mica {
     /// Applies `ops`, which have `bytes_max` bytes at most.
     pub(crate) fn apply(&self, ops: &[Op<'_>], bytes_max: usize) -> Result<()> {
-        let mut bytes = 0;
+        let (mut bytes, mut has_large) = (0, false);
         Op::refuse_ranges(ops, "mica")?;
         for op in ops {
             let value = value_bytes(op);
             self.check(op.key.len(), value)?;
-            bytes += op.key.len() + value;
+            bytes += op.key.len() + self.batch_bytes(value);
+            has_large |= self.is_large(value);
         }
         at_most(bytes, bytes_max, "batch")?;
+        if has_large {
+            let mut probes = vec![Probe::default(); ops.len()];
+            self.probe_all(ops, &mut probes);
+            return self.apply_large(ops, &probes);
+        }
         if let [op] = ops {
             return self.apply_one(op);
         }
@@ -49,18 +56,44 @@ impl Mica {
     fn apply_one(&self, op: &Op<'_>) -> Result<()> {
         let probe = self.probe(op.key);
         self.partition(&probe).prefetch_bucket(&probe);
-        let _locked = self.lock(1 << probe.partition)?;
-        self.apply_locked(std::slice::from_ref(op), &[probe])
+        let mask = 1 << probe.partition;
+        let locked = self.lock(mask)?;
+        self.apply_locked(std::slice::from_ref(op), &[probe])?;
+        drop(locked);
+        self.tidy_remains(mask, Held::NONE);
+        Ok(())
     }
 
     fn apply_checked(&self, ops: &[Op<'_>], probes: &mut [Probe]) -> Result<()> {
+        self.probe_all(ops, probes);
+        let mask = probes.iter().fold(0, |mask, probe| mask | 1 << probe.partition);
+        probes.iter().take(WINDOW).for_each(|p| self.partition(p).prefetch_bucket(p));
+        let locked = self.lock(mask)?;
+        self.apply_locked(ops, probes)?;
+        drop(locked);
+        self.tidy_remains(mask, Held::NONE);
+        Ok(())
+    }
+
+    /// Puts entries that are stored as they are, lists among them.
+    pub(crate) fn apply_formed(
+        &self,
+        ops: &[Op<'_>],
+        forms: impl Iterator<Item = Form>,
+    ) -> Result<()> {
+        let mut probes = vec![Probe::default(); ops.len()];
+        self.probe_all(ops, &mut probes);
+        probes.iter_mut().zip(forms).for_each(|(probe, form)| probe.form = form);
+        let mask = probes.iter().fold(0, |mask, probe| mask | 1 << probe.partition);
+        let _locked = self.lock(mask)?;
+        self.apply_locked(ops, &probes)
+    }
+
+    /// Where the keys of operations belong.
+    fn probe_all(&self, ops: &[Op<'_>], probes: &mut [Probe]) {
         for (ops, probes) in ops.chunks(WINDOW).zip(probes.chunks_mut(WINDOW)) {
             self.probe_many(ops, probes);
         }
-        let mask = probes.iter().fold(0, |mask, probe| mask | 1 << probe.partition);
-        probes.iter().take(WINDOW).for_each(|p| self.partition(p).prefetch_bucket(p));
-        let _locked = self.lock(mask)?;
-        self.apply_locked(ops, probes)
     }
 
     /// Where the keys of up to [`WINDOW`] operations belong.
@@ -148,7 +181,9 @@ impl Mica {
             match op.kind {
                 OpKind::Put(entry) if result.is_ok() => {
                     partition.counts.puts.add(1);
-                    partition.counts.user_bytes.add((op.key.len() + entry.value.len()) as u64);
+                    // The bytes of a large value are counted by chunks.
+                    let value = if probe.form == Form::Whole { entry.value.len() } else { 0 };
+                    partition.counts.user_bytes.add((op.key.len() + value) as u64);
                 }
                 OpKind::Delete if result.is_ok() => {
                     partition.counts.deletes.add(1);
@@ -212,6 +247,10 @@ impl Mica {
         let has_room = bits(mask).all(|n| self.partitions[n].has_room(ops.len(), words));
         let mut undo = Undo::new(!has_room);
         let before = if has_room { Vec::new() } else { self.spaces_of(mask) };
+        let remains: Vec<_> = match has_room {
+            true => Vec::new(),
+            false => bits(mask).map(|n| (n, self.partitions[n].remains().len())).collect(),
+        };
         let result = self.in_windows(ops, probes, |partition, op, probe| match &op.kind {
             OpKind::Put(entry) => partition.put_stored(probe, op.key, entry, &mut undo),
             OpKind::Delete => {
@@ -223,6 +262,9 @@ impl Mica {
         if result.is_err() {
             debug_assert!(!has_room, "what has room fits");
             undo.take_back();
+            for (number, len) in remains {
+                self.partitions[number].remains().take_back(len);
+            }
             for (number, before) in &before {
                 self.partitions[*number].spaces().into_iter().for_each(|spaces| spaces.set(before));
             }
@@ -237,7 +279,7 @@ impl Mica {
     }
 
     #[cold]
-    fn full(&self, shortage: Shortage) -> Error {
+    pub(crate) fn full(&self, shortage: Shortage) -> Error {
         let memory = self.memory_bytes;
         let message = match shortage {
             Shortage::Words(words) => format!(

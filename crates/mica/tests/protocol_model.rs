@@ -399,3 +399,84 @@ fn a_closed_lock_lets_nobody_in() {
         }
     });
 }
+
+/// A large value of one chunk (`large.rs`): the list's bucket, the chunks' bucket with two slots,
+/// and a place of two words for each.
+struct Large {
+    list: AtomicU64,
+    /// The number of the put whose value is there.
+    id: AtomicU64,
+    chunks: AtomicU64,
+    /// Numbers of the puts whose chunks are there; 0 is none.
+    slots: [AtomicU64; 2],
+    places: [[AtomicU64; 2]; 2],
+}
+
+impl Large {
+    /// The value of put 1.
+    fn new() -> Arc<Large> {
+        let word = AtomicU64::new;
+        Arc::new(Large {
+            list: word(0),
+            id: word(1),
+            chunks: word(0),
+            slots: [word(1), word(0)],
+            places: [[word(1), word(1)], [word(0), word(0)]],
+        })
+    }
+
+    fn set_slot(&self, slot: usize, id: u64) {
+        assert!(begin_write(&self.chunks), "writers take turns");
+        self.slots[slot].store(id, Relaxed);
+        end_write(&self.chunks);
+    }
+
+    /// Puts the value of put 2: its chunk, its list; then the old chunk goes, and its place is
+    /// used for something else.
+    fn overwrite(&self) {
+        self.places[1].iter().for_each(|word| word.store(2, Relaxed));
+        self.set_slot(1, 2);
+        assert!(begin_write(&self.list), "writers take turns");
+        self.id.store(2, Relaxed);
+        end_write(&self.list);
+        self.set_slot(0, 0);
+        self.places[0].iter().for_each(|word| word.store(9, Relaxed));
+    }
+
+    fn read_list(&self) -> Option<u64> {
+        let seen = begin_read(&self.list)?;
+        let id = self.id.load(Relaxed);
+        end_read(&self.list, seen).then_some(id)
+    }
+
+    /// The chunk of put `id`; `Err` where a reader would try again.
+    fn read_chunk(&self, id: u64) -> Result<Option<u64>, ()> {
+        let seen = begin_read(&self.chunks).ok_or(())?;
+        let slot = (0..2).find(|slot| self.slots[*slot].load(Relaxed) == id);
+        let words = slot.map(|slot| self.places[slot].each_ref().map(|word| word.load(Relaxed)));
+        if !end_read(&self.chunks, seen) {
+            return Err(());
+        }
+        Ok(words.map(|[first, second]| {
+            assert_eq!(first, second, "a chunk is whole");
+            first
+        }))
+    }
+}
+
+#[test]
+fn a_large_value_is_of_one_put() {
+    loom::model(|| {
+        let large = Large::new();
+        let read = |large: &Large| {
+            let Some(id) = large.read_list() else { return };
+            match large.read_chunk(id) {
+                Ok(Some(value)) => assert_eq!(value, id, "the chunk of the list that was read"),
+                // Nothing was evicted: the list is another one by now.
+                Ok(None) => assert!(large.read_list().is_none_or(|now| now != id), "gone"),
+                Err(()) => {}
+            }
+        };
+        meet(&large, read, |large| large.overwrite());
+    });
+}

@@ -37,6 +37,10 @@ const XATTR_REPLACE: i32 = 2;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
+/// Extended attributes that are access control lists. The kernel would hand them on to be kept, and
+/// check nothing by them: who sets one has to be told so.
+const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+
 /// The file system as the kernel sees it.
 pub(crate) struct Answers {
     pub(crate) lfs: Arc<Lfs<Box<dyn Ground>>>,
@@ -445,6 +449,9 @@ impl Filesystem for Answers {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        if name.as_bytes().starts_with(ACCESS_LISTS) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let mode = match flags {
             XATTR_CREATE => XattrMode::Create,
             XATTR_REPLACE => XattrMode::Replace,
@@ -458,6 +465,9 @@ impl Filesystem for Answers {
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if name.as_bytes().starts_with(ACCESS_LISTS) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         xattr_data(self.lfs.xattr(ino.0, name.as_bytes()), size, reply);
     }
 

@@ -1,7 +1,7 @@
 //! What a server is started with.
 
 use silica::engine::{Durability, Error, ErrorKind, Result};
-use silica_commands::{DATABASES_MAX, SettingsFile};
+use silica_commands::{Agreement, ClusterOptions, DATABASES_MAX, SettingsFile};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,6 +117,11 @@ pub struct Config {
     pub settings: Vec<(String, String)>,
     /// The file that they are from, for CONFIG REWRITE.
     pub settings_file: Option<Arc<dyn SettingsFile>>,
+    /// This server is a node of a cluster. Its port is that of the first address where it is 0
+    /// here, and so is its host where it is empty, unless that address is any.
+    pub cluster: Option<ClusterOptions>,
+    /// The servers that agree about database 0, if some do.
+    pub agreement: Option<Arc<dyn Agreement>>,
     /// Milliseconds that a graceful stop waits for clients to read their last replies.
     pub stop_ms_max: u64,
 }
@@ -152,6 +157,8 @@ impl Default for Config {
             sql_ms_max: 5_000,
             settings: Vec::new(),
             settings_file: None,
+            cluster: None,
+            agreement: None,
             stop_ms_max: 5_000,
         }
     }
@@ -227,6 +234,13 @@ impl Config {
             return refuse("an address for TLS needs a certificate and a key".into());
         }
         self.check_udp()?;
+        if self.cluster.is_some() && (self.encrypts_all() || self.listen.is_empty()) {
+            return refuse(
+                "the nodes of a cluster talk to each other over a plain address; give --listen \
+                 one, and --tls-listen another"
+                    .into(),
+            );
+        }
         if self.password.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the password is empty; give at least one character".into());
         }

@@ -150,6 +150,12 @@ pub(crate) struct Conn {
     pub(crate) planned: Option<Planned>,
     /// Its requests are queued or running, in a burst of this many bytes.
     pub(crate) in_flight: Option<usize>,
+    /// Its next request waits for something, until this time of the monotonic clock.
+    pub(crate) waits_until_ms: Option<u64>,
+    /// Nobody has woken it.
+    pub(crate) parked: bool,
+    /// It was woken since its requests began to run.
+    pub(crate) woken: bool,
     /// Over io_uring: whatever comes is told, and it was asked to be told no more.
     pub(crate) receiving: bool,
     pub(crate) pausing: bool,
@@ -182,6 +188,9 @@ impl Conn {
             messages: Vec::new(),
             planned: None,
             in_flight: None,
+            waits_until_ms: None,
+            parked: false,
+            woken: false,
             receiving: false,
             pausing: false,
             lent_in: 0,
@@ -289,6 +298,7 @@ impl Conn {
             && now_ms - self.received_ms > ms_max
             && !self.state.client.is_listening()
             && !self.state.client.is_monitor()
+            && !self.state.client.is_replica()
     }
 
     /// Sends what the socket takes.
@@ -322,6 +332,7 @@ impl Conn {
     /// True where it could go on now.
     pub(crate) fn has_more(&self) -> bool {
         self.in_flight.is_none()
+            && !self.parked
             && (self.planned.is_some()
                 || self.state.unplanned
                 || (self.readable && !self.state.closing)

@@ -1,6 +1,8 @@
 //! One event loop: sockets in, bursts out, replies back.
 
 mod bursts;
+mod feeding;
+mod parking;
 mod ring;
 
 use self::bursts::Bursts;
@@ -65,6 +67,9 @@ pub(crate) struct EventLoop {
     free: Vec<usize>,
     /// Connections to serve in this turn.
     ready: Vec<usize>,
+    /// Connections whose next request waits for something: until when, in milliseconds of the
+    /// monotonic clock, and their slots.
+    parked: BTreeSet<(u64, usize)>,
     /// Connections whose requests wait for the end of a pause.
     held: BTreeSet<usize>,
     messages: Vec<Message>,
@@ -116,6 +121,7 @@ impl EventLoop {
             conns: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
+            parked: BTreeSet::new(),
             held: BTreeSet::new(),
             messages: Vec::new(),
             bursts: Bursts::new(index),
@@ -152,7 +158,7 @@ impl EventLoop {
                 (true, None) if !self.held.is_empty() => {
                     self.service.pause.left_ms(self.service.monotonic_ms()).clamp(1, TICK_MS)
                 }
-                (true, None) => TICK_MS,
+                (true, None) => self.parked_ms().min(TICK_MS),
             };
             if let Err(e) = self.wait(&mut events, Duration::from_millis(wait_ms)) {
                 log::error!("event loop {}: {e}", self.index);
@@ -167,6 +173,7 @@ impl EventLoop {
             if !self.held.is_empty() && self.service.pause.left_ms(self.now_ms) == 0 {
                 std::mem::take(&mut self.held).into_iter().for_each(|slot| self.queue(slot));
             }
+            self.end_waits();
             for slot in std::mem::take(&mut self.ready) {
                 self.serve(slot);
             }
@@ -259,6 +266,16 @@ impl EventLoop {
                 Message::Close(owner) => {
                     if matches!(self.conns.get(owner.slot), Some(Some(c)) if c.owner == owner) {
                         self.close(owner.slot);
+                    }
+                }
+                Message::Wake(owner, waited) => {
+                    if matches!(self.conns.get(owner.slot), Some(Some(c)) if c.owner == owner) {
+                        self.unpark(owner.slot, waited);
+                    }
+                }
+                Message::Feed(owner) => {
+                    if matches!(self.conns.get(owner.slot), Some(Some(c)) if c.owner == owner) {
+                        self.queue(owner.slot);
                     }
                 }
                 Message::Resume => {}
@@ -382,10 +399,13 @@ impl EventLoop {
     fn serve(&mut self, slot: usize) {
         let Some(conn) = &mut self.conns[slot] else { return };
         conn.queued = false;
-        if self.send(slot).is_err() || self.take_in(slot).is_err() {
+        if self.send(slot).is_err() || self.take_in(slot).is_err() || self.feed(slot).is_err() {
             return self.close(slot);
         }
         let Some(conn) = &mut self.conns[slot] else { return };
+        if conn.parked && (conn.hung_up || conn.state.closing) {
+            return self.close(slot);
+        }
         if conn.is_finished() {
             if conn.say_farewell() {
                 return self.queue(slot);
@@ -519,6 +539,9 @@ impl EventLoop {
                 self.service.stats.add(|s| &s.tls_failures, 1);
             }
             self.service.remove_client(&conn.state.client);
+            if conn.parked {
+                self.parked.remove(&(conn.waits_until_ms.unwrap_or(u64::MAX), slot));
+            }
             self.uncounted_bytes -= conn.counted_bytes as isize;
             self.free.push(slot);
             match &mut self.ring {

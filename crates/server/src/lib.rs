@@ -23,6 +23,7 @@ mod at_hand;
 mod commits;
 mod config;
 mod conn;
+mod dial;
 mod direct;
 mod event_loop;
 mod listeners;
@@ -39,6 +40,6 @@ mod workers;
 pub use config::{Config, EventLoopKind, Mode, TlsFiles};
 pub use server::{Server, StopHandle};
 pub use silica_commands::{
-    BackupJob, DATABASES_MAX, Databases, SettingsFile, Tell, command_names, keyspace_name,
-    program_bytes,
+    Agreement, BackupJob, ClusterOptions, DATABASES_MAX, Databases, SettingsFile, Tell,
+    command_names, keyspace_name, program_bytes,
 };

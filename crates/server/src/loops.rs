@@ -1,14 +1,17 @@
 //! The event loops as others reach them: their messages, their ports, and the end of all.
 
+use crate::dial;
 use crate::listeners::AcceptOptions;
 use crate::passes::Passes;
 use crate::socket::Socket;
 use mio::Waker;
-use silica_commands::{Address, Burst, Delivery, Front, Owner, Published};
+use silica_commands::{Address, Burst, Delivery, Front, Owner, Published, Waited, Wire};
 use silica_proto::datagram::PASS_BYTES;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What loops are told.
 pub(crate) enum Message {
@@ -20,6 +23,10 @@ pub(crate) enum Message {
     Publish(Arc<Published>, Vec<Delivery>),
     /// Close this connection of yours.
     Close(Owner),
+    /// Let the request that this connection of yours waits with run anew.
+    Wake(Owner, Waited),
+    /// Send more to this connection of yours, which is a replica's.
+    Feed(Owner),
     /// Look whether requests still have to wait.
     Resume,
     /// Finish what is in hand and end.
@@ -98,6 +105,10 @@ impl Loops {
 }
 
 impl Front for Loops {
+    fn dial(&self, host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Wire>> {
+        dial::dial(host, port, timeout)
+    }
+
     fn loops(&self) -> usize {
         self.inboxes.len()
     }
@@ -108,6 +119,14 @@ impl Front for Loops {
 
     fn close(&self, index: usize, owner: Owner) {
         self.inboxes[index].send(Message::Close(owner));
+    }
+
+    fn wake(&self, index: usize, owner: Owner, waited: Waited) {
+        self.inboxes[index].send(Message::Wake(owner, waited));
+    }
+
+    fn feed(&self, index: usize, owner: Owner) {
+        self.inboxes[index].send(Message::Feed(owner));
     }
 
     fn resume(&self) {

@@ -17,7 +17,8 @@ use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, SystemClock};
 use silica_commands::{
-    Acl, Budget, DatabaseSet, Databases, Front, Owners, Service, ServiceOptions,
+    Acl, Budget, Cluster, ClusterOptions, DatabaseSet, Databases, Front, Owners, Service,
+    ServiceOptions, settle_history,
 };
 use silica_net::datagrams::join_segments;
 use std::net::{SocketAddr, UdpSocket};
@@ -120,8 +121,22 @@ fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
 type SocketsOfLoops = Vec<Vec<udp::LoopSocket>>;
 
 /// What commands have to know of `config`, and of the threads in `pools`.
-fn service_options(config: &Config, pools: &Pools) -> Result<ServiceOptions> {
+fn service_options(
+    config: &Config,
+    pools: &Pools,
+    address: Option<&SocketAddr>,
+) -> Result<ServiceOptions> {
+    let cluster = config.cluster.clone().zip(address).map(|(options, address)| {
+        let is_any = address.ip().is_unspecified();
+        let host = match options.host.is_empty() && !is_any {
+            true => address.ip().to_string(),
+            false => options.host,
+        };
+        let port = if options.port == 0 { address.port() } else { options.port };
+        Cluster::open(ClusterOptions { host, port, ..options })
+    });
     Ok(ServiceOptions {
+        cluster: cluster.transpose()?,
         durability: config.durability,
         databases: config.databases,
         loops: config.loops,
@@ -134,6 +149,7 @@ fn service_options(config: &Config, pools: &Pools) -> Result<ServiceOptions> {
         sql_ms_max: config.sql_ms_max,
         sql_workers: pools.workers_of_sql(),
         settings_file: config.settings_file.clone(),
+        agreement: config.agreement.clone(),
     })
 }
 
@@ -197,9 +213,11 @@ impl Server {
         let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
         let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
-        let options = service_options(&config, &pools)?;
+        let options = service_options(&config, &pools, loops.addresses.any.first())?;
         let service = Arc::new(Service::new(options, databases, acl, budget, front));
         service.configure(&config.settings)?;
+        settle_history(&service)?;
+        service.start();
         let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
         let directory = shared.config.directory.clone();
         let start_admin = |address| Admin::start(&shared.service, address, directory);
@@ -323,6 +341,11 @@ impl Server {
     /// The unix socket that is listened on.
     pub fn unix_path(&self) -> Option<&std::path::Path> {
         self.shared.config.unix.as_deref()
+    }
+
+    /// What its commands share, for whoever follows a primary.
+    pub fn service(&self) -> &Arc<Service> {
+        &self.shared.service
     }
 
     /// A handle that stops this server.

@@ -97,6 +97,7 @@ mod catalog;
 mod directories;
 mod expiry;
 mod explain;
+mod generation;
 #[cfg(test)]
 mod hostile_tests;
 mod ingest;
@@ -126,6 +127,7 @@ pub use backup::{BackupKind, BackupReport, restore};
 pub use cache::Cache;
 pub use cache_databases::CacheDatabases;
 pub use expiry::{TimeToLive, expires_after};
+pub use generation::Generation;
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{FORGET_AT_EXIT, MigrateProgress, MigrateReport};

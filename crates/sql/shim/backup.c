@@ -60,16 +60,37 @@ static int silicaCopyAdd(SilicaCopy *p, Pgno iFrom, KeyInfo *pKeyInfo){
   return SQLITE_OK;
 }
 
+/* Has the schema of the source in memory as its read transaction sees it. Another connection may
+** have changed it since it was read; and reading it runs statements, with the last of which the
+** transaction ends, so it is begun again. */
+static int silicaCopySchema(sqlite3 *db, int iDb){
+  Btree *pSrc = db->aDb[iDb].pBt;
+  int nTry, rc = SQLITE_OK;
+  for(nTry=0; nTry<100 && rc==SQLITE_OK; nTry++){
+    u32 iCookie;
+    if( pSrc->inTrans==TRANS_NONE ) rc = sqlite3BtreeBeginTrans(pSrc, 0, 0);
+    if( rc!=SQLITE_OK ) break;
+    sqlite3BtreeGetMeta(pSrc, BTREE_SCHEMA_VERSION, &iCookie);
+    if( DbHasProperty(db, iDb, DB_SchemaLoaded) ){
+      if( (u32)db->aDb[iDb].pSchema->schema_cookie==iCookie ) return SQLITE_OK;
+      sqlite3ResetOneSchema(db, iDb);
+    }else{
+      char *zErr = 0;
+      rc = sqlite3Init(db, &zErr);
+      sqlite3DbFree(db, zErr);
+    }
+  }
+  return rc==SQLITE_OK ? SQLITE_BUSY : rc;
+}
+
 /* Lists the trees of the source. */
 static int silicaCopyTrees(SilicaCopy *p, sqlite3 *db, Btree *pSrc){
   Parse sParse;
   HashElem *pElem;
-  char *zErr = 0;
   int iDb, rc;
   for(iDb=0; iDb<db->nDb && db->aDb[iDb].pBt!=pSrc; iDb++){}
   if( iDb==db->nDb ) return SQLITE_ERROR;
-  rc = sqlite3Init(db, &zErr);
-  sqlite3DbFree(db, zErr);
+  rc = silicaCopySchema(db, iDb);
   if( rc!=SQLITE_OK ) return rc;
   sqlite3ParseObjectInit(&sParse, db);
   for(pElem=sqliteHashFirst(&db->aDb[iDb].pSchema->tblHash); pElem && rc==SQLITE_OK;

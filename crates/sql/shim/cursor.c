@@ -452,9 +452,9 @@ SQLITE_PRIVATE int sqlite3BtreePutData(BtCursor *pCur, u32 offset, u32 amt, void
   if( pNew==0 ) return SQLITE_NOMEM_BKPT;
   memcpy(pNew, pRecord, n);
   memcpy(pNew+offset, z, amt);
-  silicaMarkCursors(p, pCur->pgnoRoot, pCur);
   pCur->info.nSize = 0;
-  rc = silica_sql_cursor_put_row(silicaCursor(pCur),
+  rc = silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  if( rc==SQLITE_OK ) rc = silica_sql_cursor_put_row(silicaCursor(pCur),
                                  silica_sql_cursor_rowid(silicaCursor(pCur)), pNew, n, 0);
   sqlite3_free(pNew);
   return silicaError(p, rc);

@@ -114,7 +114,8 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     let (pager, backup) = (read("pager.c"), read("backup.c"));
     let statements = [read("statements.c"), read("results.c")].concat();
     let (step, prepare) = (read("step.c"), read("prepare.c"));
-    let (vacuum, words) = (read("vacuum.c"), read("main.c") + &read("keyspace.c"));
+    let vacuum = read("vacuum.c");
+    let words = ["main.c", "keyspace.c", "objects.c"].map(read).concat();
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [
         Front { file: "memdb.c", functions: MEMDB, is_for_itself: true, text: "" },

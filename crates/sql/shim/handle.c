@@ -30,6 +30,9 @@ struct SilicaHandle {
   int keepsNoStatements;
 };
 
+/* In statements.c. */
+static void silicaDropAll(struct SilicaStatements*);
+
 #define isSilica(p) ((p)->lock.iTable==SILICA_MARK)
 #define silicaHandle(p) ((SilicaHandle*)(p)->lock.pNext)
 #define silicaDb(p) (silicaHandle(p)->pDb)
@@ -169,7 +172,9 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(
   zPath = sqlite3Malloc(pVfs->mxPathname+2);
   if( zPath==0 ) return SQLITE_NOMEM_BKPT;
   rc = sqlite3OsFullPathname(pVfs, zFilename, pVfs->mxPathname, zPath);
-  if( rc==SQLITE_OK_SYMLINK ) rc = SQLITE_OK;
+  if( rc==SQLITE_OK_SYMLINK ){
+    rc = (vfsFlags & SQLITE_OPEN_NOFOLLOW) ? SQLITE_CANTOPEN_SYMLINK : SQLITE_OK;
+  }
   if( rc!=SQLITE_OK ){
     sqlite3_free(zPath);
     return rc;
@@ -224,6 +229,8 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
     if( pHandle->zDirectory ) silica_sql_free_text(pHandle->zDirectory);
     sqlite3_free(pHandle->zPath);
     sqlite3_free(pHandle->zOptions);
+    /* Virtual tables finalize statements of theirs while the connection closes. */
+    if( pHandle->pStatements ) silicaDropAll(pHandle->pStatements);
     sqlite3_free(pHandle->pStatements);
     sqlite3_free(pHandle);
   }
@@ -298,15 +305,22 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *
 
 /******************************* Transactions ********************************/
 
-/* Cursors that are at an entry look for it again when they are next used. */
-static void silicaMarkCursors(Btree *p, Pgno iRoot, BtCursor *pExcept){
+/* Cursors that are at an entry look for it again when they are next used. The machine pins one
+** whose row no trigger may take away from under it: then nothing may be written, also if the
+** cursor itself has just deleted the row that is in the way of the new one. */
+static int silicaMarkCursors(Btree *p, Pgno iRoot, BtCursor *pExcept){
   BtCursor *pCur;
   for(pCur=silicaHandle(p)->pCursors; pCur; pCur=pCur->pNext){
-    if( pCur!=pExcept && (iRoot==0 || pCur->pgnoRoot==iRoot)
-     && (pCur->eState==CURSOR_VALID || pCur->eState==CURSOR_SKIPNEXT) ){
+    if( pCur==pExcept || (iRoot!=0 && pCur->pgnoRoot!=iRoot) ) continue;
+    if( (pCur->curFlags & BTCF_Pinned) && pCur->eState<=CURSOR_REQUIRESEEK
+     && pCur->eState!=CURSOR_INVALID ){
+      return SQLITE_CONSTRAINT_PINNED;
+    }
+    if( pCur->eState==CURSOR_VALID || pCur->eState==CURSOR_SKIPNEXT ){
       pCur->eState = CURSOR_REQUIRESEEK;
     }
   }
+  return SQLITE_OK;
 }
 
 /* Handles of open blobs end where their row is written. */
@@ -412,8 +426,11 @@ SQLITE_PRIVATE int sqlite3BtreeTripAllCursors(Btree *p, int errCode, int writeOn
 SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int tripCode, int writeOnly){
   int rc = SQLITE_OK;
   if( !isSilica(p) ) return stock_sqlite3BtreeRollback(p, tripCode, writeOnly);
-  if( tripCode==SQLITE_OK ) silicaMarkCursors(p, 0, 0);
-  else sqlite3BtreeTripAllCursors(p, tripCode, writeOnly);
+  if( tripCode==SQLITE_OK ){
+    tripCode = silicaMarkCursors(p, 0, 0);
+    if( tripCode!=SQLITE_OK ) writeOnly = 0;
+  }
+  if( tripCode!=SQLITE_OK ) sqlite3BtreeTripAllCursors(p, tripCode, writeOnly);
   if( p->inTrans==TRANS_WRITE ){
     int keep = silicaKeepsReading(p);
     rc = silicaError(p, silica_sql_rollback(silicaDb(p), keep));
@@ -433,7 +450,8 @@ SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int iSavepoint){
   if( p==0 || !isSilica(p) ) return stock_sqlite3BtreeSavepoint(p, op, iSavepoint);
   if( p->inTrans!=TRANS_WRITE ) return SQLITE_OK;
   if( op==SAVEPOINT_ROLLBACK ){
-    silicaMarkCursors(p, 0, 0);
+    rc = silicaMarkCursors(p, 0, 0);
+    if( rc!=SQLITE_OK ) return rc;
     rc = silica_sql_roll_back_to(silicaDb(p), iSavepoint);
   }else{
     rc = silica_sql_release_savepoint(silicaDb(p), iSavepoint);
@@ -464,16 +482,19 @@ SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *piTable, int flags){
 
 SQLITE_PRIVATE int sqlite3BtreeNewDb(Btree *p){
   if( isSilica(p) ){
-    silicaMarkCursors(p, 0, 0);
+    int rc = silicaMarkCursors(p, 0, 0);
+    if( rc!=SQLITE_OK ) return rc;
     return silicaError(p, silica_sql_clear(silicaDb(p)));
   }
   return stock_sqlite3BtreeNewDb(p);
 }
 
 SQLITE_PRIVATE int sqlite3BtreeDropTable(Btree *p, int iTable, int *piMoved){
+  int rc;
   if( !isSilica(p) ) return stock_sqlite3BtreeDropTable(p, iTable, piMoved);
   *piMoved = 0;
-  silicaMarkCursors(p, (Pgno)iTable, 0);
+  rc = silicaMarkCursors(p, (Pgno)iTable, 0);
+  if( rc!=SQLITE_OK ) return rc;
   return silicaError(p, silica_sql_drop_tree(silicaDb(p), (u32)iTable));
 }
 
@@ -481,8 +502,9 @@ SQLITE_PRIVATE int sqlite3BtreeClearTable(Btree *p, int iTable, i64 *pnChange){
   i64 nEntry = 0;
   int rc;
   if( !isSilica(p) ) return stock_sqlite3BtreeClearTable(p, iTable, pnChange);
+  rc = silicaMarkCursors(p, (Pgno)iTable, 0);
+  if( rc!=SQLITE_OK ) return rc;
   silicaEndBlobs(p, (Pgno)iTable, 0, 1);
-  silicaMarkCursors(p, (Pgno)iTable, 0);
   rc = silica_sql_clear_tree(silicaDb(p), (u32)iTable, pnChange ? (int64_t*)&nEntry : 0);
   if( rc==SQLITE_OK && pnChange ) *pnChange += nEntry;
   return silicaError(p, rc);

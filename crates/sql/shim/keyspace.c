@@ -41,7 +41,7 @@ static SilicaDb *keyspaceDb(KeyspaceTable *p){
   if( pBt && isSilica(pBt) && silicaConnect(pBt)==SQLITE_OK ) return silicaDb(pBt);
   sqlite3_free(p->base.zErrMsg);
   p->base.zErrMsg = sqlite3_mprintf(
-      "silica_keyspace needs a Silica database: this one is SQLite's own, or cannot be opened");
+      "the table needs a Silica database: this one is SQLite's own, or cannot be opened");
   return 0;
 }
 
@@ -420,8 +420,3 @@ static sqlite3_module keyspaceModule = {
   /* xRelease      */ keyspaceRelease,
   /* xRollbackTo   */ keyspaceRollbackTo
 };
-
-/* SQLite calls it for each new connection. */
-int SQLITE_EXTRA_AUTOEXT(sqlite3 *db){
-  return sqlite3_create_module_v2(db, "silica_keyspace", &keyspaceModule, 0, 0);
-}

@@ -61,8 +61,12 @@ SQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, vo
 /* Statements that are kept end before their connection does. */
 static void silicaBeforeClose(sqlite3 *db){
   if( db && sqlite3SafetyCheckSickOrOk(db) ){
+    Btree *pMain;
     sqlite3_mutex_enter(db->mutex);
-    silicaDropAll(db);
+    pMain = db->aDb[0].pBt;
+    if( pMain && isSilica(pMain) && silicaHandle(pMain)->pStatements ){
+      silicaDropAll(silicaHandle(pMain)->pStatements);
+    }
     sqlite3_mutex_leave(db->mutex);
   }
 }

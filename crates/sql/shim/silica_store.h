@@ -227,4 +227,39 @@ struct SilicaPair {
 };
 int silica_sql_rows_here(SilicaRows *rows, SilicaPair *entry /* or NULL */);
 
+/*
+** Objects as tables (objects.c): the elements of a hash, a list, a set, a sorted set or a stream, in
+** the order of their fields, positions, members, scores or ids.
+*/
+typedef struct SilicaElements SilicaElements;
+/* The kinds are those of docs/formats/types.md. */
+enum {
+  SILICA_KIND_HASH = 1, SILICA_KIND_LIST = 2, SILICA_KIND_SET = 3, SILICA_KIND_ZSET = 4,
+  SILICA_KIND_STREAM = 5
+};
+int silica_sql_elements_open(SilicaDb *db, int kind, SilicaElements **elements);
+void silica_sql_elements_close(SilicaElements *elements);
+/* What is looked for: the elements of `key`, all or those whose first column is `only` (or the
+** position), in the keyspace `name`, or in database `number` if `name` is NULL. */
+typedef struct SilicaSought SilicaSought;
+struct SilicaSought {
+  const char *name;
+  const uint8_t *key, *only;
+  uint32_t key_size, only_size;
+  int64_t number, position;
+};
+/* Goes to the first element. A key of another kind is an error, one that is missing has none. */
+int silica_sql_elements_search(SilicaElements *elements, const SilicaSought *sought);
+int silica_sql_elements_step(SilicaElements *elements);
+/* The element here, or SQLITE_DONE; `ttl_ms` is -1 if it does not expire. `name` is a field or a
+** member, `id` the text of a stream's id. Its bytes stay until the cursor is moved or closed. */
+typedef struct SilicaElement SilicaElement;
+struct SilicaElement {
+  const uint8_t *id, *name, *value;
+  uint32_t id_size, name_size, value_size;
+  int64_t position, ttl_ms;
+  double score;
+};
+int silica_sql_elements_here(SilicaElements *elements, SilicaElement *element /* or NULL */);
+
 #endif

@@ -158,15 +158,9 @@ static void silicaDrop(SilicaStatements *pAll, SilicaStatement *pStatement){
   silicaFreeStatement(pStatement);
 }
 
-/* Deletes all that are kept, as a connection is about to close. */
-static void silicaDropAll(sqlite3 *db){
-  Btree *pMain = db->aDb[0].pBt;
-  if( pMain && isSilica(pMain) ){
-    SilicaStatements *pAll = silicaHandle(pMain)->pStatements;
-    if( pAll ){
-      while( pAll->pOldest ) silicaDrop(pAll, pAll->pOldest);
-    }
-  }
+/* Deletes all that are kept. */
+static void silicaDropAll(SilicaStatements *pAll){
+  while( pAll->pOldest ) silicaDrop(pAll, pAll->pOldest);
 }
 
 /* Takes one that is kept, compiled from `zKey` with so many literals hidden, which may have the

@@ -88,7 +88,8 @@ SQLITE_PRIVATE int sqlite3BtreeInsert(
   }
   if( !isSilica(p) ) return stock_sqlite3BtreeInsert(pCur, pX, flags, seekResult);
   SILICA_FAULT(pCur);
-  silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  rc = silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  if( rc!=SQLITE_OK ) return rc;
   if( pCur->pKeyInfo ){
     rc = silicaInsertKey(pCur, pX);
   }else{
@@ -112,10 +113,11 @@ SQLITE_PRIVATE int sqlite3BtreeDelete(BtCursor *pCur, u8 flags){
   }
   if( rc!=SQLITE_OK ) return rc;
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_CORRUPT_BKPT;
+  rc = silicaMarkCursors(p, pCur->pgnoRoot, pCur);
+  if( rc!=SQLITE_OK ) return rc;
   if( pCur->pKeyInfo==0 ){
     silicaEndBlobs(p, pCur->pgnoRoot, silica_sql_cursor_rowid(silicaCursor(pCur)), 0);
   }
-  silicaMarkCursors(p, pCur->pgnoRoot, pCur);
   rc = silica_sql_cursor_delete(silicaCursor(pCur));
   pCur->ix = 0;
   /* What is there is gone, and a move goes on from its place. */

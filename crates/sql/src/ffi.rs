@@ -1,6 +1,6 @@
 //! The calls of `shim/silica_store.h`, which says what each does, but for
 //! `silica_sql_place`, which is in `ffi_marker.rs`, those of cursors, in `ffi_cursor.rs`, and those
-//! of keyspaces as tables, in `ffi_tables.rs`.
+//! of keyspaces and of objects as tables, in `ffi_tables.rs` and `ffi_objects.rs`.
 //!
 //! What the callers in C uphold, and every SAFETY comment here refers to:
 //!

@@ -35,6 +35,8 @@ mod ffi_cursor;
 #[allow(unsafe_code)]
 mod ffi_marker;
 #[allow(unsafe_code)]
+mod ffi_objects;
+#[allow(unsafe_code)]
 mod ffi_results;
 #[allow(unsafe_code)]
 mod ffi_tables;
@@ -44,6 +46,7 @@ mod last;
 mod layout;
 mod long_keys;
 pub mod marker;
+mod objects;
 mod overlay;
 mod reads;
 mod registry;

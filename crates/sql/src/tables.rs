@@ -85,6 +85,27 @@ impl Tables {
         self.writing.borrow().iter().find(|writing| writing.name == name).map(Rc::clone)
     }
 
+    /// What a cursor sees of `name` from now on; a keyspace that is missing is an error unless it
+    /// `may_be_missing`.
+    pub(crate) fn look(&self, name: &str, may_be_missing: bool) -> Result<View> {
+        if let Some(writing) = self.written(name) {
+            return Ok(View::Writing(writing));
+        }
+        let keyspaces = self.all()?;
+        let Some(engine) = keyspaces.find(name, false)? else {
+            if may_be_missing {
+                return Ok(View::Missing);
+            }
+            let names = keyspaces.names()?.join(", ");
+            let words = format!("there is no keyspace '{name}'; there are {names}");
+            return Err(Failure::new(code::ERROR, words));
+        };
+        Ok(match Arc::clone(&engine).as_ordered() {
+            Some(ordered) => View::Moment(Ordered::snapshot(ordered)?),
+            None => View::Live(engine),
+        })
+    }
+
     /// Begins to write to a keyspace, which is made if it is not there.
     pub(crate) fn begin(&self, name: &str) -> Result<()> {
         if self.written(name).is_some() {
@@ -372,13 +393,37 @@ pub(crate) enum Order {
 }
 
 /// What a cursor sees of its keyspace.
-enum View {
+pub(crate) enum View {
     /// There is no such keyspace.
     Missing,
     Moment(Arc<dyn Snapshot>),
     Writing(Rc<Writing>),
     /// The engine has no moments.
     Live(Arc<dyn Engine>),
+}
+
+impl View {
+    /// What `read` makes of the entry of `key`.
+    pub(crate) fn get<T>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(Option<EntryRef<'_>>) -> T,
+    ) -> Result<T> {
+        Ok(match self {
+            View::Missing => read(None),
+            View::Moment(moment) => moment.get_with(key, read)?,
+            View::Writing(writing) => writing.transaction.borrow().get(key, read)?,
+            View::Live(engine) => engine.get_with(key, read)?,
+        })
+    }
+
+    /// The time in Unix milliseconds at which it is looked at.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        match self {
+            View::Moment(moment) => moment.unix_ms(),
+            _ => SystemClock::default().unix_ms(),
+        }
+    }
 }
 
 /// An entry that was copied.
@@ -425,27 +470,6 @@ impl Rows {
         Rows { tables, view: None, at: At::Nowhere, is_descending: false }
     }
 
-    /// What the cursor sees of `name`; a keyspace that is missing is an error unless it
-    /// `may_be_missing`.
-    fn look(&self, name: &str, may_be_missing: bool) -> Result<View> {
-        if let Some(writing) = self.tables.written(name) {
-            return Ok(View::Writing(writing));
-        }
-        let keyspaces = self.tables.all()?;
-        let Some(engine) = keyspaces.find(name, false)? else {
-            if may_be_missing {
-                return Ok(View::Missing);
-            }
-            let names = keyspaces.names()?.join(", ");
-            let words = format!("there is no keyspace '{name}'; there are {names}");
-            return Err(Failure::new(code::ERROR, words));
-        };
-        Ok(match Arc::clone(&engine).as_ordered() {
-            Some(ordered) => View::Moment(Ordered::snapshot(ordered)?),
-            None => View::Live(engine),
-        })
-    }
-
     /// To the first entry that `constraints` let pass.
     pub(crate) fn search(
         &mut self,
@@ -457,7 +481,7 @@ impl Rows {
         self.at = At::Nowhere;
         self.is_descending = order == Order::Descending;
         if self.view.as_ref().is_none_or(|(known, _)| known != name) {
-            self.view = Some((name.to_string(), self.look(name, may_be_missing)?));
+            self.view = Some((name.to_string(), self.tables.look(name, may_be_missing)?));
         }
         let Some((_, view)) = &self.view else { return Ok(()) };
         if matches!(view, View::Live(_)) && order != Order::Any {
@@ -468,13 +492,7 @@ impl Rows {
         match search {
             Search::Key(key) => {
                 let copy = |entry: Option<EntryRef<'_>>| entry.map(|e| Copied::new(&key, e));
-                let found = match view {
-                    View::Missing => None,
-                    View::Moment(moment) => moment.get_with(&key, copy)?,
-                    View::Writing(writing) => writing.transaction.borrow().get(&key, copy)?,
-                    View::Live(engine) => engine.get_with(&key, copy)?,
-                };
-                let entries = found.into_iter().collect();
+                let entries = view.get(&key, copy)?.into_iter().collect();
                 self.at = At::Copied { entries, next: None, range: KeyRange::ALL };
             }
             Search::Range(range) => {

@@ -34,4 +34,9 @@ impl<D: Device> Optimistic for Wip<D> {
     fn note_error(&self, error: &Error) {
         self.poison_with(error);
     }
+
+    /// A batch goes into memtables one operation after the other, and readers look there first.
+    fn publishes_in_order(&self) -> bool {
+        true
+    }
 }

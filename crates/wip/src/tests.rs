@@ -162,6 +162,21 @@ fn join_first_two(wip: &Wip<SimDevice>) {
 }
 
 #[test]
+fn buckets_that_join_while_a_store_is_verified_are_whole() {
+    let wip = split_in_parts(&SimDevice::new(1, SimOptions::default()));
+    let mut tables = crate::verify::Tables::new();
+    let mut step = |lower: &[u8]| crate::verify::verify_bucket(&wip, lower, &mut tables);
+    let second = step(b"").expect("it is whole").expect("another follows");
+    join_first_two(&wip);
+    let third = step(&second).expect("it is whole").expect("another follows");
+    assert_eq!(Some(&third[..]), wip.buckets().upper(0));
+    while wip.buckets().len() > 1 {
+        join_first_two(&wip);
+    }
+    assert_eq!(step(&third).expect("it is whole"), None);
+}
+
+#[test]
 fn a_joined_bucket_takes_no_keys_of_others_from_a_memtable_that_they_share() {
     let wip = split_in_parts(&SimDevice::new(1, SimOptions::default()));
     join_first_two(&wip);

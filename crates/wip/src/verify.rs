@@ -18,32 +18,46 @@ use std::sync::Arc;
 /// Bytes that a table is read ahead.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
+/// Tables that were met, by their numbers.
+pub(crate) type Tables<D> = BTreeMap<u64, Numbered<D>>;
+
 /// Checks that buckets follow one another without a gap; that runs lie in them; that memtables
 /// hold positions of entries that belong there; that the manifest names files that are there;
 /// and every block of every table, and every value that lies apart.
 pub(crate) fn verify_all<D: Device>(contents: &Contents<D>) -> Result<()> {
     let _kept = contents.tables.keep_files();
-    let mut tables = BTreeMap::new();
+    let mut tables = Tables::new();
     let mut next = Some(Vec::new());
     while let Some(lower) = next {
-        let view = view_at(contents, Some(&lower), false);
-        if view.lower != lower || view.upper.as_ref().is_some_and(|upper| *upper <= lower) {
-            return Err(impossible(format!(
-                "a bucket begins at '{}', after one that ends at '{}'",
-                view.lower.escape_ascii(),
-                lower.escape_ascii()
-            )));
-        }
-        verify_memtables(&view)?;
-        for run in &view.version.runs {
-            verify_run(&view, run)?;
-            tables.extend(run.iter().map(|part| (part.table.number, part.table.clone())));
-        }
-        next = view.upper;
+        next = verify_bucket(contents, &lower, &mut tables)?;
     }
     verify_names(contents)?;
     tables.values().try_for_each(|table| verify_table(contents, table))?;
     verify_values(contents)
+}
+
+/// Checks the bucket of the key `lower`, at which the one before ended, and notes its tables; where
+/// it ends itself. Buckets split and join meanwhile: what has joined with the one before begins
+/// before `lower`, and is checked whole.
+pub(crate) fn verify_bucket<D: Device>(
+    contents: &Contents<D>,
+    lower: &[u8],
+    tables: &mut Tables<D>,
+) -> Result<Option<Vec<u8>>> {
+    let view = view_at(contents, Some(lower), false);
+    if *view.lower > *lower || view.upper.as_ref().is_some_and(|upper| **upper <= *lower) {
+        return Err(impossible(format!(
+            "a bucket begins at '{}', after one that ends at '{}'",
+            view.lower.escape_ascii(),
+            lower.escape_ascii()
+        )));
+    }
+    verify_memtables(&view)?;
+    for run in &view.version.runs {
+        verify_run(&view, run)?;
+        tables.extend(run.iter().map(|part| (part.table.number, part.table.clone())));
+    }
+    Ok(view.upper)
 }
 
 /// Every value that lies apart and that somebody may ask for is there and checks.

@@ -12,7 +12,7 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("bench", 4),
     ("bench-compare", 6),
     ("cli", 8),
-    ("commands", 19),
+    ("commands", 21),
     ("mica", 10),
     ("proto", 2),
     ("silica", 9),

@@ -37,8 +37,18 @@ const FACADE: &[&str] = &[
     "silica-tune",
 ];
 /// What commands mean stands below loops and sockets, which they cannot see.
-const COMMANDS: &[&str] =
-    &["silica-base", "silica-engine", "silica", "silica-proto", "silica-sql", "silica-lua"];
+const COMMANDS: &[&str] = &[
+    "silica-base",
+    "silica-engine",
+    "silica",
+    "silica-proto",
+    "silica-sql",
+    "silica-lua",
+    "silica-types",
+];
+/// Agreement stands on commands, whose engine it takes the place of.
+const AGREE: &[&str] =
+    &["silica-base", "silica-engine", "silica", "silica-proto", "silica-commands"];
 /// The server asks the device for what the system lends it: descriptors and memory.
 const SERVER: &[&str] = &[
     "silica-base",
@@ -49,6 +59,9 @@ const SERVER: &[&str] = &[
     "silica-proto",
     "silica-commands",
 ];
+/// Whoever follows a primary hands what comes to the commands.
+const REPLICA: &[&str] =
+    &["silica-base", "silica-engine", "silica", "silica-proto", "silica-commands"];
 /// The bench drives the product, and the two mechanisms that have benchmarks of their own.
 const BENCH: &[&str] = &[
     "silica-base",
@@ -63,7 +76,7 @@ const BENCH: &[&str] = &[
 /// What the command lines share.
 const CONSOLE: &[&str] = &["silica", "silica-bench"];
 /// SQL stands on a store: the engine below it is the facade's.
-const SQL: &[&str] = &["silica-base", "silica", "silica-sqlite-source"];
+const SQL: &[&str] = &["silica-base", "silica", "silica-types", "silica-sqlite-source"];
 const SQL_LIBRARY: &[&str] = &["silica-sql", "silica-sqlite-source"];
 const CLIENT: &[&str] = &["silica-base", "silica-net", "silica-proto"];
 /// Its clients of datagrams send and receive as the server does.
@@ -79,15 +92,18 @@ const COMPARE: &[&str] = &[
 /// The product's command line. What compares, models and simulates is `silica-lab`'s.
 const CLI: &[&str] = &[
     "silica-base",
+    "silica-agree",
     "silica-graph",
     "silica-parts",
     "silica",
     "silica-mount",
     "silica-proto",
     "silica-server",
+    "silica-replica",
     "silica-bench",
     "silica-console",
     "silica-sql",
+    "silica-types",
 ];
 const ANY: &[&str] = &["*"];
 
@@ -129,6 +145,7 @@ const HOUSE: &[Place] = &[
     active("silica-mount", "crates/mount", MOUNT),
     passive("silica-proto", "crates/proto", &["silica-base"]),
     passive("silica-lua", "crates/lua", &[]),
+    passive("silica-types", "crates/types", &["silica-base", "silica-proto"]),
     active("silica", "crates/silica", FACADE),
     // Threads compute intervals side by side, within one call.
     active("silica-graph", "crates/graph", GRAPH),
@@ -154,6 +171,8 @@ const HOUSE: &[Place] = &[
     // The C part calls it.
     Place { name: "silica-sql", dir: "crates/sql", uses: SQL, passive: false, wraps: true },
     active("silica-server", "crates/server", SERVER),
+    active("silica-replica", "crates/replica", REPLICA),
+    active("silica-agree", "crates/agree", AGREE),
     active("silica-client", "crates/client", CLIENT),
     active("silica-bench", "crates/bench", BENCH),
     // C libraries are called through their C interfaces.

@@ -18,7 +18,8 @@ mod writes;
 
 use crate::peer::Peer;
 pub(crate) use server::{
-    Cache, CacheProgram, Flashed, Loaded, PROGRAMS, Room, Scaled, UNDER_WAY, pin_client,
+    Cache, CacheProgram, Flashed, Grouped, Kept, Loaded, PROGRAMS, Room, Scaled, Typed, UNDER_WAY,
+    connect, etcd_version, late, pin_client,
 };
 use silica::Result;
 use silica::engine::unknown;

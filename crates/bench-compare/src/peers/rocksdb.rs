@@ -50,7 +50,7 @@ impl Peer for RocksDb {
         let (api, interface) = (Api::get()?, api::interface()?);
         let knobs = Knobs::new(setup, self.compression);
         let path = c_path(&setup.directory)?;
-        let options = knobs.options(api);
+        let options = knobs.with_priority(api, interface, knobs.options(api))?;
         let mut family: *mut ColumnFamily = null_mut();
         // SAFETY: one name, one set of options and room for one handle, all alive during the call.
         let db = interface.tried(|error| unsafe {

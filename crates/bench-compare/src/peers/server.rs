@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod datagram;
 mod flashed;
+mod grouped;
 mod loaded;
 mod memcached;
 mod pin;
@@ -13,6 +14,7 @@ mod scaled;
 mod settings;
 mod silica;
 mod text;
+mod typed;
 mod udp;
 mod wire;
 
@@ -23,13 +25,15 @@ use ::silica::{Durability, Error, ErrorKind, MetricsMap, Result};
 pub(crate) use cache::{Cache, pin_client};
 use client::Client;
 pub(crate) use flashed::{Flashed, PROGRAMS, Program as CacheProgram, Room, UNDER_WAY};
-pub(crate) use loaded::Loaded;
+pub(crate) use grouped::{Grouped, etcd_version, late};
+pub(crate) use loaded::{Loaded, connect};
 use pin::Pinning;
 use process::{Address, Process};
 pub(crate) use scaled::Scaled;
 use silica_bench::{Abilities, Session, Target, memory};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+pub(crate) use typed::{Kept, Typed};
 use wire::Wire;
 
 /// Whose server.

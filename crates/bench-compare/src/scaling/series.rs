@@ -179,6 +179,7 @@ impl Series {
             directory: self.directory.clone(),
             memory_bytes,
             level_bytes: Vec::new(),
+            compaction_priority: None,
             server_threads: (class == Class::Server).then_some(self.threads),
             set: self.set.clone(),
             plan,

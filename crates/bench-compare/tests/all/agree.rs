@@ -22,6 +22,7 @@ fn answers(store: &dyn silica_bench_compare::Peer, workload: &str) -> Option<(u6
         directory: directory.path().to_path_buf(),
         memory_bytes: 64 << 20,
         level_bytes: Vec::new(),
+        compaction_priority: None,
         server_threads: None,
         set: Vec::new(),
         plan: plan.clone(),

@@ -36,6 +36,7 @@ fn setup(directory: &Path) -> Setup {
         directory: directory.to_path_buf(),
         memory_bytes: 16 << 20,
         level_bytes: Vec::new(),
+        compaction_priority: None,
         server_threads: None,
         set: Vec::new(),
         plan,

@@ -11,6 +11,7 @@ fn setup(memory_bytes: u64) -> Setup {
         directory: PathBuf::new(),
         memory_bytes,
         level_bytes: Vec::new(),
+        compaction_priority: None,
         server_threads: None,
         set: Vec::new(),
         plan,

@@ -34,6 +34,7 @@ fn setup(directory: &Path, durability: Durability) -> Setup {
         directory: directory.to_path_buf(),
         memory_bytes: 64 << 20,
         level_bytes: Vec::new(),
+        compaction_priority: None,
         server_threads: None,
         set: Vec::new(),
         plan,

@@ -121,7 +121,7 @@ fn figures_are_drawn_from_real_runs() {
     };
     let config = Config { path, open, ..changed("timeline", 2, sized) };
     let files = silica_bench::figures::draw(&config, &out, &mut |_, _| {}).unwrap();
-    let texts: Vec<_> = files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
+    let texts: Vec<_> = files.1.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect();
     let _ = std::fs::remove_dir_all(&out);
     assert_eq!(texts.len(), 3);
     // Gets, puts, conversions and merges over the time of a run.

@@ -139,10 +139,17 @@ impl Screen {
             Text::styled(format!("{name} {version}"), bold()),
             Text::raw(format!(" at {}, up {up}", self.address)),
         ]);
+        // Whoever does not answer has no role that is known; its place is the reason's.
         match &self.failure {
             Some(why) => line.push_span(Text::styled(format!("  {why}; trying again"), alarm())),
-            None if self.is_paused => line.push_span(Text::styled("  paused", alarm())),
-            None => {}
+            None => {
+                let (role, is_well) = shown::role(&self.after);
+                let style = if is_well { Style::new() } else { alarm() };
+                line.push_span(Text::styled(role, style));
+            }
+        }
+        if self.is_paused && self.failure.is_none() {
+            line.push_span(Text::styled("  paused", alarm()));
         }
         frame.render_widget(line, area);
     }
@@ -310,7 +317,10 @@ mod tests {
                 "silica_version:0.1.0\r\nuptime_in_seconds:65\r\nused_memory:67108864\r\n\
                  maxmemory:268435456\r\ntotal_commands_processed:{requests}\r\n\
                  keyspace_hits:{gets}\r\nkeyspace_misses:0\r\ndb0_engine:wip\r\ndb0_gets:{gets}\r\n\
-                 db0_entries_estimate:4321\r\ndb0_write_amplification:3.25\r\n"
+                 db0_entries_estimate:4321\r\ndb0_write_amplification:3.25\r\n\
+                 role:master\r\nconnected_slaves:2\r\nmaster_repl_offset:100\r\n\
+                 slave0:ip=a,port=1,state=online,offset=93,lag=0\r\n\
+                 slave1:ip=b,port=1,state=online,offset=99,lag=1\r\n"
             )
         };
         let mut screen = Screen::new("127.0.0.1:6379", sample(start, 0, &info(100, 10)));
@@ -319,7 +329,7 @@ mod tests {
         screen.take(second);
         let text = drawn(&screen).join("\n");
         for part in [
-            "Silica 0.1.0 at 127.0.0.1:6379, up 1 min 5 s",
+            "Silica 0.1.0 at 127.0.0.1:6379, up 1 min 5 s, 2 replicas, 7 B behind",
             "requests/s   1.00 k",
             "reads/s         500",
             "hit ratio   100.0 %",

@@ -34,6 +34,28 @@ pub(super) fn figures(span: &Span<'_>) -> Figures {
     Figures { groups: groups.into_iter().filter(|(_, rows)| !rows.is_empty()).collect() }
 }
 
+/// What the server is among others, behind its name, and whether all is well with that: of a
+/// primary its replicas and how far the last of them is behind, of a replica whom it follows.
+pub(super) fn role(sample: &Sample) -> (String, bool) {
+    if sample.text("role") == "slave" {
+        let (host, port) = (sample.text("master_host"), sample.text("master_port"));
+        let is_up = sample.text("master_link_status") == "up";
+        let state = if is_up { "" } else { ", the link is down" };
+        return (format!(", replica of {host}:{port}{state}"), is_up);
+    }
+    let count = sample.number("connected_slaves").unwrap_or(0.0);
+    if count == 0.0 {
+        return (String::new(), true);
+    }
+    let end = sample.number("master_repl_offset").unwrap_or(0.0);
+    let offset = |n: usize| {
+        let replica = sample.text(&format!("slave{n}"));
+        replica.split(',').find_map(|pair| pair.strip_prefix("offset="))?.parse::<f64>().ok()
+    };
+    let behind = (0..count as usize).filter_map(offset).map(|at| end - at).fold(0.0, f64::max);
+    (format!(", {count} replicas, {} behind", bytes(behind)), true)
+}
+
 type Row = (String, String);
 
 fn rows<const N: usize>(all: [(&str, Option<String>); N]) -> Vec<Row> {

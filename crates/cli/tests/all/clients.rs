@@ -28,7 +28,7 @@ pub(crate) fn must_be_content(command: &mut Command) {
 }
 
 /// False (and a printed reason) where a test's program or file is missing.
-fn is_there(what: &str, package: &str) -> bool {
+pub(crate) fn is_there(what: &str, package: &str) -> bool {
     let found = Path::new(what).exists() || Command::new(what).arg("-h").output().is_ok();
     if !found {
         println!("skipped: {what} is missing (Debian: apt-get install {package})");

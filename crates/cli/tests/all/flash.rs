@@ -1,6 +1,6 @@
 //! A cache with flash behind it, and images of flash, by the real program.
 
-use crate::support::{Server, arg, encode, read_all, said, scratch, silica};
+use crate::support::{Reply, Server, arg, encode, read_all, said, scratch, silica};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -29,6 +29,51 @@ fn refused(output: &Output, words: &[&str]) {
     let told = said(output);
     assert!(!output.status.success(), "{told}");
     assert!(words.iter().all(|word| told.contains(word)), "{words:?} in {told}");
+}
+
+/// Objects of all types in a cache with flash behind it: after a kill each is there as a whole, as
+/// it was when it went to flash or not at all.
+#[test]
+fn objects_of_a_cache_on_flash_are_whole() {
+    let directory = fresh("objects-on-flash");
+    let server = started(&directory, &["--flash-size", "192MiB"]);
+    let mut client = server.client();
+    let mut ask = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        client.ask(&words).expect("it answers")
+    };
+    for n in 0..60 {
+        let values: String = (0..100).map(|m| format!(" {n}:{m} value:{n}:{m}")).collect();
+        assert_eq!(ask(&format!("HSET large{values}")), Reply::Number(100));
+        ask(&format!("RPUSH list{values}"));
+        ask(&format!("ZADD board {n} member:{n}"));
+        ask(&format!("XADD stream {n}-1 field value:{n}"));
+        ask(&format!("SADD set {n}"));
+    }
+    for (line, number) in [
+        ("HLEN large", 6000),
+        ("LLEN list", 12_000),
+        ("ZRANK board member:44", 44),
+        ("XLEN stream", 60),
+        ("SISMEMBER set 59", 1),
+        ("DEL list", 1),
+        ("HSETNX large 59:99 other", 0),
+    ] {
+        assert_eq!(ask(line), Reply::Number(number), "{line}");
+    }
+    server.kill();
+    let server = started(&directory, &[]);
+    let mut client = server.client();
+    let mut ask = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        client.ask(&words).expect("it answers")
+    };
+    assert_eq!(ask("LLEN list"), Reply::Number(0), "what was deleted stays so");
+    let Reply::Number(len) = ask("HLEN large") else { panic!("a number") };
+    let Reply::Many(fields) = ask("HKEYS large") else { panic!("an array") };
+    assert_eq!(fields.len() as i64, len, "a whole hash, or none");
+    ask("HSET large again 1");
+    server.stop();
 }
 
 #[test]

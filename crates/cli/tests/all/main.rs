@@ -1,9 +1,11 @@
 //! Tests that need no process of their own: one binary, and a module for each.
 
+mod agreement;
 mod calls;
 mod cli;
 mod client_pages;
 mod clients;
+mod cluster;
 mod dashboard;
 mod databases;
 mod door;
@@ -25,9 +27,11 @@ mod migrate;
 mod options_file;
 mod programs;
 mod prompt;
+mod queues;
 mod readme;
 mod record;
 mod repair;
+mod replication;
 mod serve_options;
 mod sql;
 mod support;

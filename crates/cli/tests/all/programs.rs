@@ -3,7 +3,7 @@
 
 use crate::client_pages::{fetched, run};
 use crate::clients::{must_be_content, on_both, source};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PYTHON: [&str; 7] = [
@@ -30,29 +30,61 @@ const GO: [&str; 3] = [
 ];
 const JAVA: &str = "io.lettuce:lettuce-core:7.2.3.RELEASE";
 
-/// Every program that is tested is in the page, with the release that was tried.
-#[test]
-fn the_page_lists_what_is_tested() {
+/// Fails unless docs/compatibility.md has each of these with the release that is tried.
+pub(crate) fn must_be_listed<'a>(all: impl IntoIterator<Item = &'a &'static str>) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let all = PYTHON.iter().chain(&NODE).chain(&GO).chain([&JAVA]);
     for wanted in all {
         let (name, release) = wanted.rsplit_once(['=', '@', ':']).expect("a name and a release");
-        let name = name.trim_end_matches('=').rsplit([':', '/']).find(|part| part.len() > 2);
+        // Paths of Go's modules may end with their major version.
+        let is_name = |part: &&str| part.len() > 2 || !part.starts_with('v');
+        let name = name.trim_end_matches('=').rsplit([':', '/']).find(is_name);
         let (name, release) = (name.expect("a name"), release.trim_start_matches('v'));
-        let is_listed = |line: &str| line.contains(name) && line.contains(release);
+        let is_listed = |line: &str| {
+            line.to_lowercase().contains(&name.to_lowercase()) && line.contains(release)
+        };
         assert!(page.lines().any(is_listed), "docs/compatibility.md lacks {name} {release}");
     }
 }
 
+/// An environment of Python's own in `place`, with what is `wanted`.
+pub(crate) fn pip(place: &Path, wanted: &[&str]) -> Result<(), String> {
+    run(Command::new("python3").args(["-m", "venv"]).arg(place.join("venv")))?;
+    let mut pip = Command::new(place.join("venv/bin/python"));
+    run(pip.args(["-m", "pip", "install", "--quiet"]).args(wanted)).map(drop)
+}
+
+/// Node's modules in `place`.
+pub(crate) fn npm(place: &Path, wanted: &[&str]) -> Result<(), String> {
+    let manifest = place.join("package.json");
+    std::fs::write(manifest, "{\"private\": true}\n").map_err(|e| e.to_string())?;
+    let install = ["install", "--no-audit", "--no-fund"];
+    run(Command::new("npm").current_dir(place).args(install).args(wanted)).map(drop)
+}
+
+/// A module of Go in `place`, with those that it needs.
+pub(crate) fn go_get(place: &Path, wanted: &[&str]) -> Result<(), String> {
+    run(Command::new("go").current_dir(place).args(["mod", "init", "programs"]))?;
+    run(Command::new("go").current_dir(place).arg("get").args(wanted)).map(drop)
+}
+
+/// Builds a program of Go in `place`.
+pub(crate) fn go_build(place: &Path, name: &str) -> PathBuf {
+    std::fs::copy(source(name), place.join("main.go")).expect("copied");
+    let built = run(Command::new("go").current_dir(place).args(["mod", "tidy"]))
+        .and_then(|_| run(Command::new("go").current_dir(place).args(["build", "-o", "programs"])));
+    built.unwrap_or_else(|said| panic!("go build: {said}"));
+    place.join("programs")
+}
+
+#[test]
+fn the_page_lists_what_is_tested() {
+    must_be_listed(PYTHON.iter().chain(&NODE).chain(&GO).chain([&JAVA]));
+}
+
 #[test]
 fn programs_in_python() {
-    let place = fetched("programs.py", |place| {
-        run(Command::new("python3").args(["-m", "venv"]).arg(place.join("venv")))?;
-        let mut pip = Command::new(place.join("venv/bin/python"));
-        run(pip.args(["-m", "pip", "install", "--quiet"]).args(PYTHON)).map(drop)
-    });
-    let Some(place) = place else { return };
+    let Some(place) = fetched("programs.py", |place| pip(place, &PYTHON)) else { return };
     let python = place.join("venv/bin/python");
     on_both("programs-py", |server| {
         let program = source("programs/programs.py");
@@ -62,13 +94,7 @@ fn programs_in_python() {
 
 #[test]
 fn programs_in_node() {
-    let place = fetched("programs.mjs", |place| {
-        let manifest = place.join("package.json");
-        std::fs::write(manifest, "{\"private\": true}\n").map_err(|e| e.to_string())?;
-        let install = ["install", "--no-audit", "--no-fund"];
-        run(Command::new("npm").current_dir(place).args(install).args(NODE)).map(drop)
-    });
-    let Some(place) = place else { return };
+    let Some(place) = fetched("programs.mjs", |place| npm(place, &NODE)) else { return };
     // Modules are looked for beside the program.
     let program = place.join("programs.mjs");
     std::fs::copy(source("programs/programs.mjs"), &program).expect("copied");
@@ -79,18 +105,10 @@ fn programs_in_node() {
 
 #[test]
 fn programs_in_go() {
-    let place = fetched("programs.go", |place| {
-        run(Command::new("go").current_dir(place).args(["mod", "init", "programs"]))?;
-        run(Command::new("go").current_dir(place).arg("get").args(GO)).map(drop)
-    });
-    let Some(place) = place else { return };
-    std::fs::copy(source("programs/programs.go"), place.join("main.go")).expect("copied");
-    let built = run(Command::new("go").current_dir(&place).args(["mod", "tidy"])).and_then(|_| {
-        run(Command::new("go").current_dir(&place).args(["build", "-o", "programs"]))
-    });
-    built.unwrap_or_else(|said| panic!("go build: {said}"));
+    let Some(place) = fetched("programs.go", |place| go_get(place, &GO)) else { return };
+    let program = go_build(&place, "programs/programs.go");
     on_both("programs-go", |server| {
-        must_be_content(Command::new(place.join("programs")).arg(server.port.to_string()));
+        must_be_content(Command::new(&program).arg(server.port.to_string()));
     });
 }
 

@@ -11,6 +11,8 @@ use crate::topics::Kind;
 pub(crate) enum Denied {
     Command(&'static str),
     Key(Vec<u8>),
+    /// An option that names keys by a pattern.
+    Option(&'static str),
     Channel(Vec<u8>),
 }
 
@@ -19,7 +21,7 @@ impl Denied {
     fn step(&self) -> u8 {
         match self {
             Denied::Command(_) => 0,
-            Denied::Key(_) => 1,
+            Denied::Key(_) | Denied::Option(_) => 1,
             Denied::Channel(_) => 2,
         }
     }
@@ -33,6 +35,9 @@ impl Denied {
             Denied::Key(_) => "NOPERM this user has no permissions to access one of the keys used \
                                as arguments"
                 .into(),
+            Denied::Option(option) => {
+                format!("ERR {option} option of SORT denied due to insufficient ACL permissions")
+            }
             Denied::Channel(_) => "NOPERM this user has no permissions to access one of the \
                                    channels used as arguments"
                 .into(),
@@ -48,6 +53,9 @@ impl Denied {
             }
             Denied::Key(key) => {
                 format!("This user has no permissions to access the '{}' key", text(key))
+            }
+            Denied::Option(option) => {
+                format!("This user has no permissions to access all keys, as {option} may")
             }
             Denied::Channel(name) => {
                 format!("This user has no permissions to access the '{}' channel", text(name))
@@ -74,6 +82,9 @@ impl User {
             rights.permits_command(command)?;
             for (nth, key) in command.keys(args).enumerate() {
                 rights.permits_key(key, command.access(nth, args))?;
+            }
+            if command.is(Trait::LooksUp) {
+                rights.permits_patterns(args)?;
             }
             rights.permits_channels(command, args)
         })
@@ -113,6 +124,23 @@ impl User {
             true => Ok(()),
             false => Err(Denied::Key(key.to_vec())),
         }
+    }
+
+    /// Whether it may name keys by the patterns among the options of SORT.
+    fn permits_patterns(&self, args: Args<'_>) -> Result<(), Denied> {
+        let mut at = 2;
+        while !self.all_keys && at + 1 < args.len() {
+            at += match () {
+                () if args.is(at, "by") && args.get(at + 1).contains(&b'*') => {
+                    return Err(Denied::Option("BY"));
+                }
+                () if args.is(at, "get") => return Err(Denied::Option("GET")),
+                () if args.is(at, "by") || args.is(at, "store") => 2,
+                () if args.is(at, "limit") => 3,
+                () => 1,
+            };
+        }
+        Ok(())
     }
 
     /// True if it may listen to `topic`, which is a channel or a pattern for channels.

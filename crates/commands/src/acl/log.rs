@@ -35,6 +35,7 @@ impl Refusal {
         let (reason, object) = match denied {
             Denied::Command(name) => ("command", name.as_bytes()),
             Denied::Key(key) => ("key", &key[..]),
+            Denied::Option(option) => ("key", option.as_bytes()),
             Denied::Channel(channel) => ("channel", &channel[..]),
         };
         let context = if in_transaction { "multi" } else { "toplevel" };

@@ -5,10 +5,12 @@
 //! them is committed at the end, one batch for each database. A crash in between leaves the batches
 //! that were written before it, each of them whole.
 
+use super::telling::absent_keys;
 use super::{Executor, Wave, WaveKind};
 use crate::burst::{Input, Output};
 use crate::engine_calls::{claim_entries, error_text, out_of_memory};
 use crate::overlay::Owned;
+use crate::replication::{Mask, READONLY};
 use crate::resp::Keyspace;
 use crate::resp::scripts::{Place, Step};
 use crate::service::Service;
@@ -22,16 +24,52 @@ use std::slice;
 use std::sync::Arc;
 
 /// The steps of a transaction, by database.
-type Steps<'s> = BTreeMap<usize, Step<'s>>;
+pub(super) type Steps<'s> = BTreeMap<usize, Step<'s>>;
 
 impl Executor {
     /// Runs the next request of `input` while no other burst runs, of which the caller has none;
     /// the places that may have been written, a bit each.
     pub(super) fn across(&mut self, input: &Input, output: &mut Output) -> u32 {
         let service = Arc::clone(&self.service);
-        service.databases.alone(|| self.run_alone_across(&service, input, output));
+        service.databases.alone(|| {
+            self.look_at_role();
+            if self.is_refused(input, &input.requests[output.next]) {
+                let request = &input.requests[output.next];
+                return output.reply(request, |reply| reply.error(READONLY));
+            }
+            // Whoever writes without an executor holds stripes.
+            let held = self.tells.then(|| service.hold(Mask::ALL));
+            self.run_alone_across(&service, input, output);
+            self.tell_replicas(true);
+            drop(held);
+        });
         // Any of them may have been cleared.
         service.databases.opened_places()
+    }
+
+    /// Runs the next request of `input` outside of bursts, in none of which the caller is; the
+    /// places that may have been written, a bit each.
+    pub(super) fn apart(&mut self, input: &Input, output: &mut Output) -> u32 {
+        let service = Arc::clone(&self.service);
+        let request = &input.requests[output.next];
+        let (db, args) = (usize::from(request.db), input.args(request));
+        let Run::Apart(run) = request.run else {
+            unreachable!("the caller has looked at what the request runs")
+        };
+        let reader = input.reader(output.next);
+        let ran = service.databases.engine(db).map(|engine| {
+            let whole = service.databases.whole(db);
+            let claim = &self.claim;
+            let client = input.client;
+            let keyspace = Keyspace { service: &service, claim, engine, db, whole, reader, client };
+            output.reply(request, |reply| keyspace.answer(run, args, reply));
+        });
+        if let Err(error) = ran {
+            output.reply(request, |reply| args.refuse(&error_text(&error), reply));
+        }
+        self.claim.clear();
+        // What it writes, it writes in bursts of its own.
+        0
     }
 
     fn run_alone_across(&mut self, service: &Service, input: &Input, output: &mut Output) {
@@ -59,15 +97,21 @@ impl Executor {
                     db,
                     whole: service.databases.whole(db),
                     reader: input.reader(output.next),
+                    client: input.client,
                 });
                 let start = output.out.len();
+                let absent = match &keyspace {
+                    Ok(keyspace) if self.tells => Some(absent_keys(keyspace.engine, args)),
+                    _ => None,
+                };
                 output.acknowledge(request, self.synced(), |reply| match &keyspace {
                     Ok(keyspace) => keyspace.answer(run, args, reply),
                     Err(error) => args.refuse(&error_text(error), reply),
                 });
                 let notes = self.notes(false, db);
                 if notes.are_kept() {
-                    self.note_alone(notes, input, request, (&output.out[start..], &[]));
+                    let absent = absent.as_deref().unwrap_or_default();
+                    self.note_alone(notes, input, request, (&output.out[start..], &[], absent));
                 }
             }
             _ => unreachable!("the caller has looked at what the request runs"),
@@ -88,6 +132,7 @@ impl Executor {
         let input = &transaction.input;
         let mut executor = Executor::new(Arc::clone(&*self.service));
         (executor.now_ms, executor.place) = (self.now_ms, Place::Long);
+        executor.tells = self.tells;
         let (mut steps, mut failed) = (Steps::new(), None);
         let replies = Output::of_all(input, &self.claim, |output| {
             let went_on = executor.next_across(service, input, output, &mut steps);
@@ -102,7 +147,7 @@ impl Executor {
     }
 
     /// Goes on with a transaction.
-    fn next_across<'s>(
+    pub(super) fn next_across<'s>(
         &mut self,
         service: &'s Service,
         input: &Input,

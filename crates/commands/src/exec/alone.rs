@@ -8,10 +8,12 @@ use crate::budget::Claim;
 use crate::burst::Args;
 use crate::engine_calls::error_text;
 use crate::resp::Values;
+use crate::resp::types::WRONG_TYPE;
 use crate::service::Service;
 use crate::table::{Answering, Read, Run, Wants, reply_too_large};
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_proto::Reply;
+use silica_types::is_marked;
 
 /// Bytes of a reply around its values.
 const FRAME_BYTES: usize = 64;
@@ -37,7 +39,10 @@ impl<'e> Collector<'e> {
     /// Keeps what is wanted of an entry.
     fn keep(&mut self, index: usize, entry: EntryRef<'_>) {
         let (start, len) = (self.arena.len(), entry.value.len());
+        let is_any = matches!(self.wants[index], Wants::Kind | Wants::Expiry);
         self.slots[index] = match self.wants[index] {
+            _ if !is_any && is_marked(entry.user_bits) => Slot::OtherType,
+            Wants::Kind => Slot::Found { start: entry.user_bits as usize, len },
             Wants::Length => Slot::Found { start: 0, len },
             Wants::Expiry => Slot::Found { start: 0, len: entry.expires_unix_ms as usize },
             Wants::Value => {
@@ -55,7 +60,11 @@ impl<'e> Collector<'e> {
 
     /// Bytes that keeping a value of `len` bytes takes.
     fn kept_bytes(&self, index: usize, len: usize) -> usize {
-        if matches!(self.wants[index], Wants::Length | Wants::Expiry) { 0 } else { len }
+        if matches!(self.wants[index], Wants::Length | Wants::Expiry | Wants::Kind) {
+            0
+        } else {
+            len
+        }
     }
 }
 
@@ -160,6 +169,11 @@ impl GetSink for Single<'_, '_, '_> {
         let has_meta = self.read.wants == Wants::Entry;
         let (claim, now_ms) = (Some(self.memory.claim), self.now_ms);
         self.is_found = true;
+        let is_any = matches!(self.read.wants, Wants::Kind | Wants::Expiry);
+        if !is_any && is_marked(entry.user_bits) {
+            self.memory.refused = Some(WRONG_TYPE.into());
+            return;
+        }
         match &self.read.answering {
             Answering::Pieces(pieces) => {
                 if self.memory.lets_keep(len, 1) {
@@ -179,7 +193,9 @@ impl GetSink for Single<'_, '_, '_> {
                 if !self.memory.lets_keep(len, copies) {
                     return;
                 }
-                let mut slots = [Slot::Found { start: 0, len: place }];
+                let start = entry.user_bits as usize;
+                let start = if self.read.wants == Wants::Kind { start } else { 0 };
+                let mut slots = [Slot::Found { start, len: place }];
                 if has_meta {
                     let wants = &[Wants::Entry];
                     Collector::new(&mut meta, &mut slots, wants, usize::MAX).keep(0, entry);

@@ -1,5 +1,6 @@
 //! Reads on a thread that may not wait: as far as memory has the answers.
 
+use super::routing::Stops;
 use super::staged::Staged;
 use super::timer::BurstTimer;
 use super::{Executor, Slot, Uncommitted, Wave, WaveKind, commit, next_part, out_bytes};
@@ -19,11 +20,13 @@ impl Executor {
         let timer = BurstTimer::start(&service, burst);
         self.now_ms = service.unix_ms();
         self.is_at_hand = true;
-        let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
-        let done_before: usize = outputs.iter().map(|output| output.next).sum();
+        let done_before: usize = burst.outputs.iter().map(|output| output.next).sum();
         let mut done = done_before;
         let turn = self.turn();
         let entered = service.databases.enter(&turn);
+        let mut stops = Stops::default();
+        self.route(burst, &mut stops);
+        let (inputs, outputs) = (&burst.inputs[..], &mut burst.outputs[..]);
         while let Some((_, db)) = next_part(inputs, outputs)
             && let Some(engine) = service.databases.opened(db)
             && out_bytes(outputs) < self.out_bytes_max()
@@ -39,6 +42,7 @@ impl Executor {
             done = now;
         }
         drop(entered);
+        stops.lift(outputs);
         self.is_at_hand = false;
         self.left.clear();
         self.forget(outputs);

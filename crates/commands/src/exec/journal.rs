@@ -1,5 +1,6 @@
 //! What a burst has changed, for those who want to know.
 
+use crate::replication::Effects;
 use crate::resp::events::Event;
 use crate::service::Service;
 use crate::tracking::Changed;
@@ -12,6 +13,8 @@ pub(crate) struct Journal {
     is_everything: bool,
     /// What is told as keyspace notifications.
     pub(crate) events: Vec<Event>,
+    /// What replicas are told.
+    pub(crate) effects: Effects,
 }
 
 impl Journal {
@@ -26,7 +29,8 @@ impl Journal {
     }
 
     /// Goes on with what another one has noted.
-    pub(crate) fn absorb(&mut self, other: Journal) {
+    pub(crate) fn absorb(&mut self, mut other: Journal) {
+        self.effects.append(&mut other.effects);
         self.changed.extend(other.changed);
         self.is_everything |= other.is_everything;
         self.events.extend(other.events);
@@ -38,9 +42,16 @@ impl Journal {
         if self.is_everything {
             self.is_everything = false;
             service.tracking.tell_everything(service);
+            service.wake_all(service.waiters.all());
         }
         if !self.changed.is_empty() {
-            service.tracking.tell(service, &self.changed);
+            if service.tracking.is_told() {
+                service.tracking.tell(service, &self.changed);
+            }
+            if service.waiters.any() {
+                let keys = self.changed.iter().map(|(_, key)| &**key);
+                service.wake_all(service.waiters.of_keys(keys));
+            }
             self.changed.clear();
         }
         if !self.events.is_empty() {

@@ -1,14 +1,16 @@
 //! What a burst reads and changes is noted, if somebody wants to know: see [`crate::tracking`] and
 //! [`Journal`](super::journal::Journal).
 
+use super::telling::{tell_alone, tell_update, tell_write};
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
 use crate::resp::events::{self, Classes};
+use crate::resp::types::Objects;
 use crate::service::Service;
 use crate::table::{Modify, Read, Run, Write, find};
 use crate::tracking::{Tracking, removes_everything};
-use silica::engine::{Engine, EntryRef, GetSink, WriteBatch};
+use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
 use std::collections::BTreeSet;
 
 /// Passes on what is found, and notes when it expires.
@@ -59,8 +61,10 @@ impl Executor {
     /// What is to be noted of what a wave has changed, which is visible by now. A transaction tells
     /// itself which keys it has changed, when that is visible.
     pub(super) fn notes(&self, is_transaction: bool, db: usize) -> Notes {
-        let is_tracked = !is_transaction && self.service.tracking.is_told();
-        Notes { is_tracked, events: self.service.events.told(), db: db as u8 }
+        let is_told = self.service.tracking.is_told() || self.service.waiters.any();
+        let is_tracked = !is_transaction && is_told;
+        let (events, is_told) = (self.service.events.told(), self.tells);
+        Notes { is_tracked, is_told, events, db: db as u8 }
     }
 
     /// The keys of `batch` that are not there, if somebody wants to know of new ones.
@@ -93,6 +97,10 @@ impl Executor {
         let mut batch = WriteBatch::new();
         (write.apply)(args, self.now_ms, &mut batch);
         let mut journal = self.journal.borrow_mut();
+        if notes.is_told {
+            tell_write(notes.db, (write, args), self.now_ms, &mut journal.effects);
+            self.note_times(notes.db, batch.ops().iter().filter_map(time_of));
+        }
         for op in batch.ops() {
             if notes.is_tracked {
                 journal.change(input.client, op.key);
@@ -113,6 +121,12 @@ impl Executor {
         effects: &[Effect],
     ) {
         let mut journal = self.journal.borrow_mut();
+        if notes.is_told {
+            tell_update(notes.db, (modify, args), effects, &mut journal.effects);
+            let times = modify.keys(args).zip(effects);
+            let times = times.filter(|(_, effect)| effect.expires_unix_ms != 0);
+            self.note_times(notes.db, times.map(|(key, effect)| (key, effect.expires_unix_ms)));
+        }
         for (key, effect) in modify.keys(args).zip(effects) {
             if notes.is_tracked && effect.changed() {
                 journal.change(input.client, key);
@@ -121,6 +135,26 @@ impl Executor {
                 events::of_update(notes.db, args, key, effect, &mut journal.events);
             }
         }
+    }
+
+    /// Notes what a step of commands on objects has changed.
+    pub(super) fn note_objects(&self, notes: Notes, objects: &mut Objects<'_>) {
+        let mut journal = self.journal.borrow_mut();
+        if notes.is_told {
+            journal.effects.append(&mut objects.effects);
+            self.note_times(notes.db, objects.times.iter().map(|(key, at)| (&**key, *at)));
+        }
+        if notes.is_tracked {
+            objects.changed().for_each(|(client, key)| journal.change(client, key));
+        }
+        if notes.has_events() {
+            journal.events.append(&mut objects.events);
+        }
+    }
+
+    /// Notes when keys expire that replicas know.
+    fn note_times<'k>(&self, db: u8, times: impl Iterator<Item = (&'k [u8], u64)>) {
+        times.for_each(|(key, at)| self.service.replication.timers.note_at(db, key, at));
     }
 
     /// Notes the keys of a read that are not there.
@@ -165,11 +199,23 @@ impl Executor {
         notes: Notes,
         input: &Input,
         request: &Request,
-        (reply, were_there): (&[u8], &[bool]),
+        (reply, were_there, absent): (&[u8], &[bool], &[Vec<u8>]),
     ) {
         let is_refused = reply.first() == Some(&ERROR);
         let args = input.args(request);
         let mut journal = self.journal.borrow_mut();
+        if notes.is_told {
+            match request.run {
+                Run::Script(_, index) => {
+                    journal.effects.append(&mut input.scripts[index].effects());
+                }
+                Run::Transaction(index) => {
+                    journal.effects.append(&mut input.transactions[index].effects());
+                }
+                _ if is_refused => {}
+                _ => tell_alone((input, request), (reply, absent), &mut journal.effects),
+            }
+        }
         let mut change = |key: &[u8]| {
             if notes.is_tracked {
                 journal.change(input.client, key);
@@ -216,11 +262,21 @@ impl Executor {
     }
 }
 
+/// The key of an operation that puts what expires, and when.
+fn time_of<'k>(op: &silica::engine::Op<'k>) -> Option<(&'k [u8], u64)> {
+    match &op.kind {
+        OpKind::Put(entry) if entry.expires_unix_ms != 0 => Some((op.key, entry.expires_unix_ms)),
+        _ => None,
+    }
+}
+
 /// What is noted of what a wave has changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notes {
     /// The keys.
     is_tracked: bool,
+    /// What replicas are told.
+    is_told: bool,
     /// Events of these classes.
     events: Classes,
     db: u8,
@@ -229,7 +285,7 @@ pub(super) struct Notes {
 impl Notes {
     /// True if anything is noted.
     pub(super) fn are_kept(self) -> bool {
-        self.is_tracked || self.has_events()
+        self.is_tracked || self.is_told || self.has_events()
     }
 
     fn has_events(self) -> bool {

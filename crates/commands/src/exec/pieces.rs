@@ -1,9 +1,11 @@
 //! Replies that are written as their values come: from the engine straight to a connection.
 
 use crate::burst::{Input, Output};
+use crate::resp::types::WRONG_TYPE;
 use crate::table::{Answering, Read, Run};
 use silica::engine::{EntryRef, GetSink};
 use silica_proto::Reply;
+use silica_types::is_marked;
 
 /// Writes the replies of a wave of reads while an engine reports its values, which it does in the
 /// order of the keys.
@@ -122,6 +124,24 @@ impl<'w> Writer<'w> {
     }
 }
 
+impl Writer<'_> {
+    /// Answers a read of a key that is no string: with an error, or, if it is one of several,
+    /// as if there was nothing.
+    #[cold]
+    fn refuse(&mut self) {
+        let (input, output) = (&self.inputs[self.at], &mut self.outputs[self.at]);
+        let request = &input.requests[output.next];
+        let is_one = matches!(request.run, Run::Read(Read { keys_max: 1, .. }));
+        if !is_one {
+            return self.write(None);
+        }
+        output.reply(request, |reply| input.args(request).refuse(WRONG_TYPE, reply));
+        (self.keys, self.done) = (self.keys + 1, self.done + 1);
+        self.answered = (self.keys, self.hits);
+        self.skip();
+    }
+}
+
 impl GetSink for Writer<'_> {
     fn found(&mut self, index: usize, entry: EntryRef<'_>) {
         assert!(index >= self.keys || self.is_full, "the engine reports in the order of the keys");
@@ -135,6 +155,15 @@ impl GetSink for Writer<'_> {
         }
         self.value_bytes += bytes;
         self.hits += 1;
-        self.write(Some(entry));
+        match is_marked(entry.user_bits) {
+            false => self.write(Some(entry)),
+            true => self.refuse(),
+        }
+    }
+
+    fn wants(&mut self, _: usize, bytes: usize) -> bool {
+        // What is left is asked for again, with its memory claimed before.
+        self.is_full |= self.value_bytes + bytes > self.room;
+        !self.is_full
     }
 }

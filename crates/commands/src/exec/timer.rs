@@ -54,7 +54,11 @@ impl BurstTimer {
         }
         let input = &burst.inputs[index];
         let client = service.clients.get(burst.owners[index].client);
-        let request = input.args(&input.requests[place]);
+        // In a cluster it may have been another node's.
+        let request = match &input.requests[place] {
+            request if request.run.is_ready() => return,
+            request => input.args(request),
+        };
         let mut args = kept(request, requests.saturating_sub(1));
         args.extend(stages().map(String::into_bytes));
         let slow = Slow {

@@ -24,10 +24,11 @@ static TOO_LARGE: Write = Write {
     },
     reply: |args, reply| status(reply.raw(), &packet_of(args), Status::TooLarge),
 };
-static STORE: Modify = Modify { many: false, refuse: |_| None, decide: store };
-static ARITHMETIC: Modify = Modify { many: false, refuse: |_| None, decide: arithmetic };
-static TOUCH: Modify = Modify { many: false, refuse: |_| None, decide: touch };
-static DELETE: Modify = Modify { many: false, refuse: |_| None, decide: delete };
+static STORE: Modify = Modify { many: false, any: false, refuse: |_| None, decide: store };
+static ARITHMETIC: Modify =
+    Modify { many: false, any: false, refuse: |_| None, decide: arithmetic };
+static TOUCH: Modify = Modify { many: false, any: true, refuse: |_| None, decide: touch };
+static DELETE: Modify = Modify { many: false, any: true, refuse: |_| None, decide: delete };
 
 /// An expiry that asks for no entry to be made.
 const NO_ENTRY: u32 = u32::MAX;

@@ -13,10 +13,12 @@ use silica_proto::{Reply, append_i64, append_u64};
 static GET: Read = Read::new(1, Wants::Entry, get);
 static DEBUG: Read = Read::new(1, Wants::Entry, debug);
 static SET: Write = Write { refuse: |_| None, value_at: 2, apply: set, reply: set_reply };
-static GET_CHANGING: Modify = Modify { many: false, refuse: |_| None, decide: get_changing };
-static STORE: Modify = Modify { many: false, refuse: |_| None, decide: store };
-static DELETE: Modify = Modify { many: false, refuse: |_| None, decide: delete };
-static ARITHMETIC: Modify = Modify { many: false, refuse: |_| None, decide: arithmetic };
+static GET_CHANGING: Modify =
+    Modify { many: false, any: false, refuse: |_| None, decide: get_changing };
+static STORE: Modify = Modify { many: false, any: false, refuse: |_| None, decide: store };
+static DELETE: Modify = Modify { many: false, any: true, refuse: |_| None, decide: delete };
+static ARITHMETIC: Modify =
+    Modify { many: false, any: false, refuse: |_| None, decide: arithmetic };
 
 /// How a meta command is run.
 pub(super) fn run(meta: &Meta) -> Run {

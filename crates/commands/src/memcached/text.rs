@@ -29,11 +29,15 @@ pub(super) static TOO_LARGE: Write = Write {
     reply: |_, reply| fault(reply.raw(), Fault::TooLarge),
 };
 pub(super) static GET_AND_TOUCH: Modify =
-    Modify { many: true, refuse: |_| None, decide: get_and_touch };
-pub(super) static STORE: Modify = Modify { many: false, refuse: |_| None, decide: store };
-pub(super) static ARITHMETIC: Modify = Modify { many: false, refuse: |_| None, decide: arithmetic };
-pub(super) static TOUCH: Modify = Modify { many: false, refuse: |_| None, decide: touch };
-pub(super) static DELETE: Modify = Modify { many: false, refuse: |_| None, decide: delete };
+    Modify { many: true, any: false, refuse: |_| None, decide: get_and_touch };
+pub(super) static STORE: Modify =
+    Modify { many: false, any: false, refuse: |_| None, decide: store };
+pub(super) static ARITHMETIC: Modify =
+    Modify { many: false, any: false, refuse: |_| None, decide: arithmetic };
+pub(super) static TOUCH: Modify =
+    Modify { many: false, any: true, refuse: |_| None, decide: touch };
+pub(super) static DELETE: Modify =
+    Modify { many: false, any: true, refuse: |_| None, decide: delete };
 
 const STORED: &[u8] = b"STORED\r\n";
 const NOT_STORED: &[u8] = b"NOT_STORED\r\n";

@@ -1,6 +1,6 @@
 //! Commands on two databases. They run while no other burst does.
 
-use super::{Keyspace, atomic};
+use super::{Keyspace, atomic, types};
 use crate::burst::Args;
 use crate::overlay::Owned;
 use silica::engine::{Durability, Engine, EngineExt, Result, Update};
@@ -9,6 +9,10 @@ use silica_proto::{Reply, parse_i64};
 /// SWAPDB.
 pub(crate) fn swapdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let databases = &keys.service.databases;
+    if keys.service.cluster.is_some() {
+        reply.error("ERR SWAPDB is not allowed in cluster mode");
+        return Ok(());
+    }
     let mut numbers = [0; 2];
     for (at, which) in ["first", "second"].into_iter().enumerate() {
         let Some(number) = parse_i64(args.get(1 + at)) else {
@@ -32,14 +36,24 @@ pub(super) fn entry_of(keys: &Keyspace<'_>, key: &[u8]) -> Result<Option<Owned>>
     keys.engine.get_with(key, |entry| entry.map(Owned::of))
 }
 
+/// Stores a copy of `entry` of this database in another one, with pages of its own; false if
+/// something is there and is not to be replaced.
+pub(super) fn store_copy(
+    keys: &Keyspace<'_>,
+    target: &dyn Engine,
+    to: &[u8],
+    (mut entry, replaces): (Owned, bool),
+) -> Result<bool> {
+    // What is not stored in the end is reclaimed as pages without an owner are.
+    if replaces || target.get(to)?.is_none() {
+        types::generic::copy_pages(keys, target, (&mut entry, to))?;
+    }
+    store(target, to, &entry, replaces)
+}
+
 /// Stores a copy of `entry` in another database; false if something is there and is not to be
 /// replaced.
-pub(super) fn store(
-    target: &dyn Engine,
-    key: &[u8],
-    entry: &Owned,
-    replaces: bool,
-) -> Result<bool> {
+fn store(target: &dyn Engine, key: &[u8], entry: &Owned, replaces: bool) -> Result<bool> {
     let mut stored = false;
     atomic(target)?.update(key, Durability::Buffered, &mut |current| {
         stored = replaces || current.is_none();
@@ -52,6 +66,10 @@ pub(super) fn store(
 /// MOVE.
 pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let databases = &keys.service.databases;
+    if keys.service.cluster.is_some() {
+        reply.error("ERR MOVE is not allowed in cluster mode");
+        return Ok(());
+    }
     let Some(number) = parse_i64(args.get(2)) else {
         reply.error("ERR value is not an integer or out of range");
         return Ok(());
@@ -65,9 +83,15 @@ pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error("ERR source and destination objects are the same");
         return Ok(());
     }
-    let (key, target) = (args.get(1), databases.engine(number)?);
+    let moved = move_between(keys, databases.engine(number)?, args.get(1))?;
+    reply.integer(i64::from(moved));
+    Ok(())
+}
+
+/// Moves `key` to `target`, another database; false if it is not there, or is there already.
+pub(crate) fn move_between(keys: &Keyspace<'_>, target: &dyn Engine, key: &[u8]) -> Result<bool> {
     let moved = match entry_of(keys, key)? {
-        Some(entry) => store(target, key, &entry, false)?,
+        Some(entry) => store_copy(keys, target, key, (entry, false))?,
         None => false,
     };
     if moved {
@@ -76,6 +100,5 @@ pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         target.sync()?;
         keys.engine.delete(key, Durability::Buffered)?;
     }
-    reply.integer(i64::from(moved));
-    Ok(())
+    Ok(moved)
 }

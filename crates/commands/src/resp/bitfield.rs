@@ -1,15 +1,19 @@
 //! BITFIELD: integers of any width inside a value.
 
 use super::bits::{bit_offset, grown};
-use super::update::rewrite;
+use super::update::rewrite_changed;
 use super::{NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, Values};
 use crate::burst::Args;
 use crate::table::{Answer, Modify, Read, Wants};
 use silica::engine::{EntryRef, Update};
 use silica_proto::{Reply, parse_i64};
 
-pub(crate) static BITFIELD: Modify =
-    Modify { many: false, refuse: |args| steps(args).err().map(String::from), decide: bitfield };
+pub(crate) static BITFIELD: Modify = Modify {
+    many: false,
+    any: false,
+    refuse: |args| steps(args).err().map(String::from),
+    decide: bitfield,
+};
 pub(crate) static BITFIELD_RO: Read = Read::new(1, Wants::Value, bitfield_ro);
 
 /// An integer's width and sign.
@@ -198,7 +202,7 @@ fn bitfield(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answe
         Err(text) => return (Update::Keep, Answer::Error(text.into())),
     };
     let (answers, wrote) = run(&steps, &mut value);
-    let update = if wrote { rewrite(old, value) } else { Update::Keep };
+    let update = if wrote { rewrite_changed(old, value) } else { Update::Keep };
     (update, Answer::Integers(answers))
 }
 

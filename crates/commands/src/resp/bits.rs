@@ -1,11 +1,13 @@
 //! Commands on the bits of a value: bit 0 is the highest of the first byte, as in Redis.
 
-use super::update::{TOO_LONG, one, rewrite, wrong};
+use super::types::WRONG_TYPE;
+use super::update::{TOO_LONG, one, rewrite_changed, wrong};
 use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, Values, atomic};
 use crate::burst::Args;
 use crate::table::{Answer, Modify, Read, Wants};
 use silica::engine::{Durability, EntryRef, Result, Update};
 use silica_proto::{Reply, parse_i64};
+use silica_types::is_marked;
 use std::ops::Range;
 
 const NO_OFFSET: &str = "ERR bit offset is not an integer or out of range";
@@ -66,7 +68,7 @@ fn setbit(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer)
     };
     let was = bit(&value, offset);
     set_bit(&mut value, offset, on);
-    (rewrite(old, value), Answer::Integer(i64::from(was)))
+    (rewrite_changed(old, value), Answer::Integer(i64::from(was)))
 }
 
 fn getbit(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
@@ -179,8 +181,12 @@ pub(crate) fn bitop(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
     }
     let names: Vec<&[u8]> = args.from(2).collect();
     keys.claim_entries(&names, 2)?;
-    let mut len = 0;
+    let (mut len, mut is_other) = (0, false);
     atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
+        is_other = entries[1..].iter().flatten().any(|entry| is_marked(entry.user_bits));
+        if is_other {
+            return vec![Update::Keep; names.len()];
+        }
         let value = |entry: &Option<EntryRef<'_>>| entry.unwrap_or_default().value.to_vec();
         len = entries[1..].iter().flatten().map(|entry| entry.value.len()).max().unwrap_or(0);
         let mut result = value(&entries[1]);
@@ -208,7 +214,10 @@ pub(crate) fn bitop(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) 
         }
         updates
     })?;
-    reply.integer(len as i64);
+    match is_other {
+        true => reply.error(WRONG_TYPE),
+        false => reply.integer(len as i64),
+    }
     Ok(())
 }
 

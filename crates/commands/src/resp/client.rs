@@ -4,6 +4,7 @@ use super::{Cx, NOT_INTEGER, SYNTAX, introspect, wrong_subcommand};
 use crate::burst::Args;
 use crate::clients::Client;
 use crate::session::Replies;
+use crate::waiters::Waited;
 use silica_proto::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -117,18 +118,22 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     cx.reply.verbatim(line.as_bytes());
 }
 
-/// Nothing ever blocks a client, so none can be let go.
+/// CLIENT UNBLOCK.
 pub(crate) fn unblock(cx: &mut Cx<'_>, args: Args<'_>) {
-    if parse_i64(args.get(2)).is_none() {
-        return cx.reply.error(NOT_INTEGER);
-    }
+    let Some(id) = parse_i64(args.get(2)) else { return cx.reply.error(NOT_INTEGER) };
     if args.len() > 4 {
         return cx.reply.error(&wrong_subcommand(args));
     }
     if args.len() == 4 && !args.is(3, "timeout") && !args.is(3, "error") {
         return cx.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
     }
-    cx.reply.integer(0);
+    let waits = u64::try_from(id).is_ok_and(|id| cx.service.waiters.has(id));
+    if waits {
+        let is_error = args.len() == 4 && args.is(3, "error");
+        let waited = if is_error { Waited::Ended } else { Waited::TimedOut };
+        cx.service.wake(id as u64, waited);
+    }
+    cx.reply.integer(i64::from(waits));
 }
 
 pub(crate) fn pause(cx: &mut Cx<'_>, args: Args<'_>) {

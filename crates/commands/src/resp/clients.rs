@@ -27,7 +27,11 @@ struct Filter {
 
 impl Filter {
     fn takes(&self, client: &Client, now_ms: u64) -> bool {
-        let kind = if client.is_listening() { "pubsub" } else { "normal" };
+        let kind = match () {
+            () if client.is_replica() => "replica",
+            () if client.is_listening() => "pubsub",
+            () => "normal",
+        };
         let is = |wanted: &Option<Vec<u8>>, text: &dyn Fn() -> String| {
             wanted.as_ref().is_none_or(|wanted| *wanted == text().into_bytes())
         };
@@ -41,6 +45,7 @@ impl Filter {
 
     fn set_kind(&mut self, kind: &[u8]) -> Result<(), String> {
         let known = KINDS.iter().find(|known| kind.eq_ignore_ascii_case(known.as_bytes()));
+        let known = known.map(|known| if *known == "slave" { &"replica" } else { known });
         self.kind = Some(known.ok_or_else(|| {
             format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind))
         })?);
@@ -114,6 +119,36 @@ fn kill_filter(acl: &Acl, args: Args<'_>) -> Result<(Filter, bool), String> {
         }
     }
     Ok((filter, spare))
+}
+
+/// CLIENT KILL in a transaction, which spares its own connection.
+pub(crate) fn kill_others(
+    keys: &Keyspace<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<()> {
+    let (service, now_ms) = (keys.service, keys.service.unix_ms());
+    let (filter, _) = match kill_filter(&service.acl, args) {
+        Ok(chosen) => chosen,
+        Err(text) => {
+            reply.error(&text);
+            return Ok(());
+        }
+    };
+    let all = service.clients.all().into_iter();
+    let others = all.filter(|client| filter.takes(client, now_ms) && client.id != keys.client);
+    let mut count = 0;
+    for client in others {
+        count += 1;
+        let owner = Owner { slot: client.slot, client: client.id };
+        service.front.close(client.loop_index, owner);
+    }
+    match (args.len(), count) {
+        (3, 0) => reply.error("ERR No such client"),
+        (3, _) => reply.ok(),
+        _ => reply.integer(count),
+    }
+    Ok(())
 }
 
 pub(crate) fn kill(cx: &mut Cx<'_>, args: Args<'_>) {

@@ -1,13 +1,13 @@
 //! CONFIG: the settings, in the words that clients of Redis know.
 
-use super::{Cx, SYNTAX, introspect};
+use super::{Cx, Keyspace, SYNTAX, introspect, replicaof};
 use crate::acl::DEFAULT;
 use crate::burst::Args;
 use crate::glob::Pattern;
 use crate::resp::events::Classes;
 use crate::service::Service;
-use silica::engine::Durability;
-use silica_proto::{Limits, parse_i64};
+use silica::engine::{Durability, Result};
+use silica_proto::{Limits, Reply, parse_i64};
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const STORES_BYTES_MIN: u64 = 1 << 20;
 
 /// A change that was found to be possible, and is made by this; or why it fails after all.
-type Ready = Box<dyn FnOnce(&Service) -> Result<(), String>>;
+type Ready = Box<dyn FnOnce(&Service) -> std::result::Result<(), String>>;
 
 /// How a setting can be changed while the server runs.
 enum Change {
@@ -23,14 +23,14 @@ enum Change {
     Never,
     Number(RangeInclusive<i64>, fn(&Service, i64)),
     /// By what a text says, or why it is wrong.
-    Text(fn(&Service, &[u8]) -> Result<Ready, String>),
+    Text(fn(&Service, &[u8]) -> std::result::Result<Ready, String>),
 }
 
 /// The file that a server has its settings from.
 pub trait SettingsFile: std::fmt::Debug + Send + Sync {
     /// Writes these names and values to it, in the place of what it says of the names; all else
     /// stays as it is.
-    fn rewrite(&self, settings: &[(&str, String)]) -> silica::engine::Result<()>;
+    fn rewrite(&self, settings: &[(&str, String)]) -> Result<()>;
 }
 
 /// A setting.
@@ -72,6 +72,20 @@ static SETTINGS: &[Setting] = settings! {
     "busy-reply-threshold": |service| service.runnings.busy_ms().to_string(),
         0..=i64::MAX => |service, n| service.runnings.set_busy_ms(n as u64);
     "client-query-buffer-limit": |_| Limits::OPEN.request_bytes_max.to_string();
+    "client-output-buffer-limit": |service| {
+        let bytes = service.replication.settings.behind_bytes_max.load(Relaxed);
+        format!("normal 0 0 0 slave {bytes} 0 0 pubsub 0 0 0")
+    } => output_limit;
+    "cluster-announce-ip": |service| {
+        service.cluster.as_ref().map(|cluster| cluster.map().me().host.clone()).unwrap_or_default()
+    };
+    "cluster-announce-port": |service| {
+        service.cluster.as_ref().map_or(0, |cluster| cluster.map().me().port).to_string()
+    };
+    "cluster-enabled": |service| yes_or_no(service.cluster.is_some());
+    "cluster-require-full-coverage": |service| yes_or_no(
+        service.cluster.as_ref().is_none_or(|cluster| !cluster.options.serves_parts)
+    );
     "databases": |service| service.options.databases.to_string();
     "durability": |service| synced(service, "synced", "buffered");
     "io-threads": |service| service.options.loops.to_string();
@@ -80,14 +94,72 @@ static SETTINGS: &[Setting] = settings! {
     "latency-tracking": |service| yes_or_no(service.times.is_on.load(Relaxed)) => latency_tracking;
     "lua-time-limit": |service| service.runnings.busy_ms().to_string(),
         0..=i64::MAX => |service, n| service.runnings.set_busy_ms(n as u64);
+    "masterauth": |service| {
+        let is_set = !replicaof::auth(service).1.is_empty();
+        if is_set { "(hidden)" } else { "" }.into()
+    } => master_password;
+    "masteruser": |service| replicaof::auth(service).0.clone() => master_user;
     "maxclients": |service| service.clients_max.load(Relaxed).to_string(),
         1..=0xFFFF_FFFF => |service, n| service.clients_max.store(n as usize, Relaxed);
     "maxmemory": |service| service.memory_bytes().to_string() => memory;
     "maxmemory-clients": |service| service.options.clients_bytes_max.to_string();
     "maxmemory-policy": |service| service.eviction_policy().into() => policy;
+    "min-replicas-max-lag": |service| {
+        service.replication.settings.lag_seconds_max.load(Relaxed).to_string()
+    }, 0..=i64::MAX => |service, n| {
+        service.replication.settings.lag_seconds_max.store(n as u64, Relaxed);
+    };
+    "min-replicas-to-write": |service| {
+        service.replication.settings.replicas_min.load(Relaxed).to_string()
+    }, 0..=0xFFFF => |service, n| {
+        service.replication.settings.replicas_min.store(n as usize, Relaxed);
+    };
     "notify-keyspace-events": |service| service.events.classes().text() => events;
     "port": |service| service.front.port().to_string();
-    "proto-max-bulk-len": |_| Limits::OPEN.bulk_bytes_max.to_string();
+    "proto-max-bulk-len": |service| {
+        // What a small cache takes is less.
+        let engine = service.databases.opened(0);
+        let takes = engine.map(|engine| engine.descriptor().limits.value_bytes_max);
+        let max = Limits::OPEN.bulk_bytes_max;
+        takes.map_or(max, |takes| takes.min(max)).to_string()
+    };
+    "repl-skip-unknown": |service| yes_or_no(
+        service.replication.settings.skips_unknown.load(Relaxed)
+    ) => skips_unknown;
+    "replicaof": replicaof::shown => follows;
+    "repl-backlog-size": |service| {
+        service.replication.settings.backlog_bytes.load(Relaxed).to_string()
+    } => backlog_size;
+    "repl-backlog-ttl": |service| {
+        service.replication.settings.backlog_seconds.load(Relaxed).to_string()
+    }, 0..=i64::MAX / 1000 => |service, n| {
+        service.replication.settings.backlog_seconds.store(n as u64, Relaxed);
+    };
+    "repl-diskless-sync": |_| "yes".into();
+    "repl-ping-replica-period": |service| {
+        service.replication.settings.ping_seconds.load(Relaxed).to_string()
+    }, 1..=0xFFFF_FFFF => |service, n| {
+        service.replication.settings.ping_seconds.store(n as u64, Relaxed);
+    };
+    "repl-timeout": |service| {
+        service.replication.settings.timeout_seconds.load(Relaxed).to_string()
+    }, 1..=0xFFFF_FFFF => |service, n| {
+        service.replication.settings.timeout_seconds.store(n as u64, Relaxed);
+    };
+    "replica-announce-ip": |service| replicaof::announced_ip(service).clone() => announced_ip;
+    "replica-announce-port": |service| {
+        service.replication.settings.announce_port.load(Relaxed).to_string()
+    }, 0..=0xFFFF => |service, n| {
+        service.replication.settings.announce_port.store(n as u64, Relaxed);
+    };
+    "replica-priority": |service| {
+        service.replication.settings.priority.load(Relaxed).to_string()
+    }, 0..=i64::MAX => |service, n| {
+        service.replication.settings.priority.store(n as u64, Relaxed);
+    };
+    "replica-read-only": |service| {
+        yes_or_no(service.replication.settings.is_read_only.load(Relaxed))
+    } => read_only;
     "request-timeout": |service| (service.request_ms_max.load(Relaxed) / 1000).to_string(),
         0..=10_000_000 => |service, n| service.request_ms_max.store(1000 * n as u64, Relaxed);
     "requirepass": |service| {
@@ -135,7 +207,7 @@ pub(crate) fn get(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 /// `CONFIG SET maxmemory`: the stores get what the clients' part leaves.
-fn memory(service: &Service, text: &[u8]) -> Result<Ready, String> {
+fn memory(service: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let bytes = parse_memory(text).ok_or("argument must be a memory value")?;
     let least = service.options.clients_bytes_max as u64 + STORES_BYTES_MIN;
     if bytes < least {
@@ -161,7 +233,7 @@ const POLICIES: &[&str] = &[
 
 /// `CONFIG SET maxmemory-policy`: what becomes of entries when memory is full is the engine's, so
 /// another policy is refused.
-fn policy(service: &Service, text: &[u8]) -> Result<Ready, String> {
+fn policy(service: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let is = |known: &&str| text.eq_ignore_ascii_case(known.as_bytes());
     let Some(wanted) = POLICIES.iter().copied().find(|known| is(known)) else {
         return Err(format!("argument(s) must be one of the following: {}", POLICIES.join(", ")));
@@ -201,8 +273,54 @@ fn yes_or_no(is: bool) -> String {
     if is { "yes" } else { "no" }.into()
 }
 
+/// `CONFIG SET repl-backlog-size`.
+fn backlog_size(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let bytes = parse_memory(text).filter(|bytes| *bytes > 0);
+    let bytes = bytes.ok_or("argument must be a memory value")?;
+    Ok(Box::new(move |service| {
+        service.replication.settings.backlog_bytes.store(bytes as usize, Relaxed);
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET client-output-buffer-limit`: of the classes only that of replicas has one here.
+fn output_limit(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let wrong = || "give class, hard limit, soft limit and soft seconds of each class";
+    let mut limit = None;
+    for four in words.chunks(4) {
+        let [class, hard, _, _] = four else { return Err(wrong().into()) };
+        let bytes = parse_memory(hard.as_bytes()).ok_or_else(wrong)?;
+        match *class {
+            "slave" | "replica" => limit = Some(if bytes == 0 { u64::MAX >> 1 } else { bytes }),
+            "normal" | "pubsub" => {}
+            _ => return Err(wrong().into()),
+        }
+    }
+    Ok(Box::new(move |service| {
+        if let Some(bytes) = limit {
+            service.replication.settings.behind_bytes_max.store(bytes, Relaxed);
+        }
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET replica-read-only`.
+fn read_only(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let is_on = match &text.to_ascii_lowercase()[..] {
+        b"yes" => true,
+        b"no" => false,
+        _ => return Err("argument must be 'yes' or 'no'".into()),
+    };
+    Ok(Box::new(move |service| {
+        service.replication.settings.is_read_only.store(is_on, Relaxed);
+        Ok(())
+    }))
+}
+
 /// `CONFIG SET latency-tracking`.
-fn latency_tracking(_: &Service, text: &[u8]) -> Result<Ready, String> {
+fn latency_tracking(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let is_on = match &text.to_ascii_lowercase()[..] {
         b"yes" => true,
         b"no" => false,
@@ -214,8 +332,55 @@ fn latency_tracking(_: &Service, text: &[u8]) -> Result<Ready, String> {
     }))
 }
 
+/// `CONFIG SET masterauth`: the password that a replica says to its primary.
+fn master_password(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let text = String::from_utf8(text.to_vec()).map_err(|_| "argument must be text")?;
+    Ok(Box::new(move |service| {
+        replicaof::auth(service).1 = text;
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET replica-announce-ip`: the address that a replica tells its primary; empty for the
+/// one that its link comes from.
+fn announced_ip(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let text = String::from_utf8(text.to_vec()).map_err(|_| "argument must be text")?;
+    Ok(Box::new(move |service| {
+        *replicaof::announced_ip(service) = text;
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET masteruser`: the user that a replica is for its primary.
+fn master_user(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let text = String::from_utf8(text.to_vec()).map_err(|_| "argument must be text")?;
+    Ok(Box::new(move |service| {
+        replicaof::auth(service).0 = text;
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET repl-skip-unknown`.
+fn skips_unknown(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let skips = match &text.to_ascii_lowercase()[..] {
+        b"yes" => true,
+        b"no" => false,
+        _ => return Err("argument must be 'yes' or 'no'".into()),
+    };
+    Ok(Box::new(move |service| {
+        service.replication.settings.skips_unknown.store(skips, Relaxed);
+        Ok(())
+    }))
+}
+
+/// The setting `replicaof`, which a file of options has: REPLICAOF is the command for it.
+fn follows(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let wanted = replicaof::parse(text)?;
+    Ok(Box::new(move |service| replicaof::set(service, wanted).map_err(|error| error.to_string())))
+}
+
 /// `CONFIG SET notify-keyspace-events`.
-fn events(_: &Service, text: &[u8]) -> Result<Ready, String> {
+fn events(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let Some(classes) = Classes::parse(text) else {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
     };
@@ -227,7 +392,7 @@ fn events(_: &Service, text: &[u8]) -> Result<Ready, String> {
 
 /// `CONFIG SET requirepass`: the only password of the user who everybody is at first; none where
 /// it is empty.
-fn password(_: &Service, text: &[u8]) -> Result<Ready, String> {
+fn password(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let word = match text {
         b"" => b"nopass".to_vec(),
         text => [b">", text].concat(),
@@ -245,7 +410,7 @@ struct Wanted {
     change: Option<Ready>,
 }
 
-fn check(service: &Service, name: &[u8], value: &[u8]) -> Result<Wanted, String> {
+fn check(service: &Service, name: &[u8], value: &[u8]) -> std::result::Result<Wanted, String> {
     let find = |setting: &&Setting| name.eq_ignore_ascii_case(setting.name.as_bytes());
     let Some(setting) = SETTINGS.iter().find(find) else {
         let name = String::from_utf8_lossy(name);
@@ -283,7 +448,7 @@ fn check(service: &Service, name: &[u8], value: &[u8]) -> Result<Wanted, String>
 pub(crate) fn change<'t>(
     service: &Service,
     pairs: impl Iterator<Item = (&'t [u8], &'t [u8])>,
-) -> Result<(), String> {
+) -> std::result::Result<(), String> {
     let mut all: Vec<Wanted> = Vec::new();
     for (name, value) in pairs {
         let wanted = check(service, name, value)?;
@@ -320,22 +485,25 @@ pub(crate) fn resetstat(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 /// Writes what was changed to the file that the server has its settings from.
-pub(crate) fn rewrite(cx: &mut Cx<'_>, _: Args<'_>) {
-    let service = cx.service;
+pub(crate) fn rewrite(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+    let service = keys.service;
     let Some(file) = &service.options.settings_file else {
-        return cx.reply.error("ERR The server is running without a config file");
+        reply.error("ERR The server is running without a config file");
+        return Ok(());
     };
     let changed = service.changed_settings().clone();
-    // A password is nowhere but in the hash of it.
-    let kept = SETTINGS.iter().filter(|s| changed.contains(s.name) && s.name != "requirepass");
+    // A password is nowhere but in the hash of it, and one that is hidden is not written either.
+    let is_secret = |name: &str| ["requirepass", "masterauth"].contains(&name);
+    let kept = SETTINGS.iter().filter(|s| changed.contains(s.name) && !is_secret(s.name));
     let pairs: Vec<_> = kept.map(|setting| (setting.name, (setting.show)(service))).collect();
     match file.rewrite(&pairs) {
-        Ok(()) => cx.reply.ok(),
+        Ok(()) => reply.ok(),
         Err(error) => {
             log::warn!("CONFIG REWRITE: {error}");
-            cx.reply.error(&format!("ERR Rewriting config file: {error}"));
+            reply.error(&format!("ERR Rewriting config file: {error}"));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! How many entries expire, by a sample: nobody counts them.
 
 use super::Keyspace;
+use super::whole::PAGES_END;
 use crate::database_set::metric_of;
 use silica::engine::{Engine, EntryRef, KeyRange, Near, Ordered, Result};
+use silica_types::is_inner;
 use std::sync::Arc;
 
 /// Entries that are looked at; of a store that has no more, all.
@@ -76,7 +78,11 @@ fn sum_by_position(keys: &Keyspace<'_>, is_small: bool, sum: &mut Sum) -> Result
         while let Some(cursor) = next
             && sum.seen < SAMPLE as u64
         {
-            next = engine.scan(cursor, SAMPLE, &mut |_, entry| sum.add(entry))?;
+            next = engine.scan(cursor, SAMPLE, &mut |key, entry| {
+                if !is_inner(key) {
+                    sum.add(entry);
+                }
+            })?;
         }
     }
     Ok(())
@@ -91,12 +97,17 @@ fn sum_in_order(
     let mut iterator = Arc::clone(&ordered).snapshot()?.iterate(&KeyRange::ALL)?;
     let mut is_there = is_small && iterator.seek_to_first()?;
     while is_there && sum.seen < SAMPLE as u64 {
+        if is_inner(iterator.key()) {
+            is_there = iterator.seek(&PAGES_END)?;
+            continue;
+        }
         sum.add(iterator.entry());
         is_there = iterator.next()?;
     }
     for _ in 0..if is_small { 0 } else { SAMPLE } {
         let Some(Near { key, .. }) = ordered.near(keys.service.random()) else { break };
-        if iterator.seek(&key)? || iterator.seek_to_first()? {
+        let is_there = iterator.seek(&key)? || iterator.seek_to_first()?;
+        if is_there && !is_inner(iterator.key()) {
             sum.add(iterator.entry());
         }
     }

@@ -1,6 +1,6 @@
 //! Commands about the time when a key expires.
 
-use super::update::{one, wrong};
+use super::update::{any_one, wrong};
 use super::{NOT_INTEGER, SYNTAX, Values, read};
 use crate::burst::Args;
 use crate::table::{Answer, Modify, Read, Run, Wants, Write};
@@ -91,8 +91,8 @@ const NOW_MS_MAX: u64 = 1 << 48;
 pub(crate) static TTL: Read = Read::new(1, Wants::Expiry, ttl);
 pub(crate) static EXPIRETIME: Read = Read::new(1, Wants::Expiry, expiretime);
 pub(crate) static EXPIRE: Modify =
-    Modify { many: false, refuse: |args| expire_flags(args).err(), decide: expire };
-pub(crate) static PERSIST: Modify = one(persist);
+    Modify { many: false, any: true, refuse: |args| expire_flags(args).err(), decide: expire };
+pub(crate) static PERSIST: Modify = any_one(persist);
 pub(crate) static SETEX: Write = Write {
     refuse: |args| setex_expiry(args).err(),
     value_at: 3,
@@ -100,7 +100,7 @@ pub(crate) static SETEX: Write = Write {
     reply: |_, reply| reply.ok(),
 };
 static GETEX: Modify =
-    Modify { many: false, refuse: |args| getex_expiry(args).err(), decide: getex };
+    Modify { many: false, any: false, refuse: |args| getex_expiry(args).err(), decide: getex };
 
 /// A GETEX without options is a GET.
 pub(crate) fn choose_getex(args: Args<'_>) -> Run {

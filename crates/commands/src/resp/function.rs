@@ -23,14 +23,20 @@ pub(crate) fn load(cx: &mut Cx<'_>, args: Args<'_>) {
     let text = args.get(args.len() - 1);
     let load = &mut |code: &[u8]| functions_of(service, code);
     match service.libraries.add(&[text], policy, load) {
-        Ok(names) => cx.reply.bulk(names.concat().as_bytes()),
+        Ok(names) => {
+            service.tell_command(args);
+            cx.reply.bulk(names.concat().as_bytes());
+        }
         Err(text) => cx.reply.error(&text),
     }
 }
 
 pub(crate) fn delete(cx: &mut Cx<'_>, args: Args<'_>) {
     match cx.service.libraries.remove(args.get(2)) {
-        true => cx.reply.ok(),
+        true => {
+            cx.service.tell_command(args);
+            cx.reply.ok();
+        }
         false => cx.reply.error("ERR Library not found"),
     }
 }
@@ -40,6 +46,7 @@ pub(crate) fn flush(cx: &mut Cx<'_>, args: Args<'_>) {
         return cx.reply.error("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
     }
     cx.service.libraries.clear();
+    cx.service.tell_command(args);
     cx.reply.ok();
 }
 
@@ -147,7 +154,10 @@ pub(crate) fn restore(cx: &mut Cx<'_>, args: Args<'_>) {
     let restored = Libraries::texts(args.get(2))
         .and_then(|texts| service.libraries.add(&texts, policy, load).map(|_| ()));
     match restored {
-        Ok(()) => cx.reply.ok(),
+        Ok(()) => {
+            service.tell_command(args);
+            cx.reply.ok();
+        }
         Err(text) => cx.reply.error(&text),
     }
 }

@@ -1,9 +1,9 @@
 //! INFO.
 
-use super::Keyspace;
 use super::expiring::{Expiring, sample};
 use super::session::COMPATIBLE_VERSION;
 use super::whole::size;
+use super::{Keyspace, replicas};
 use crate::burst::Args;
 use crate::process;
 use silica::engine::{MetricVisitor, Result};
@@ -15,6 +15,9 @@ type Section = fn(&Keyspace<'_>, &mut String) -> Result<()>;
 /// The section that must be asked for.
 const COMMANDS: &str = "Commandstats";
 
+/// The section that only members of a group have.
+const AGREEMENT: &str = "Agreement";
+
 const SECTIONS: &[(&str, Section)] = &[
     ("Server", server),
     ("Clients", clients),
@@ -22,6 +25,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
+    (AGREEMENT, agreement),
     ("CPU", cpu),
     (COMMANDS, commandstats),
     ("Errorstats", errorstats),
@@ -37,6 +41,9 @@ pub(crate) fn text(keys: &Keyspace<'_>, args: Args<'_>) -> Result<String> {
     let usual = args.len() == 1 || has("default");
     let mut out = String::new();
     for (name, section) in SECTIONS {
+        if *name == AGREEMENT && keys.service.options.agreement.is_none() {
+            continue;
+        }
         if all || usual && *name != COMMANDS || has(name) {
             if !out.is_empty() {
                 out.push_str("\r\n");
@@ -65,7 +72,7 @@ fn server(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     lines!(out,
         "redis_version": COMPATIBLE_VERSION,
         "silica_version": env!("CARGO_PKG_VERSION"),
-        "redis_mode": "standalone",
+        "redis_mode": if service.cluster.is_some() { "cluster" } else { "standalone" },
         "os": process::system(),
         "arch_bits": usize::BITS,
         "multiplexing_api": "mio",
@@ -85,7 +92,7 @@ fn clients(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     lines!(out,
         "connected_clients": keys.service.clients.count(),
         "maxclients": keys.service.clients_max.load(Relaxed),
-        "blocked_clients": 0,
+        "blocked_clients": keys.service.waiters.count(),
         "tracking_clients": keys.service.tracking.count(),
         "open_descriptors": process::open_descriptors(),
     );
@@ -189,6 +196,10 @@ fn stats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
         "tracking_total_keys": tracked.0,
         "tracking_total_items": tracked.1,
         "tracking_total_prefixes": tracked.2,
+        "object_pages_reclaimed": service.dead_pages.reclaimed(),
+        "sync_full": service.replication.syncs[0].load(Relaxed),
+        "sync_partial_ok": service.replication.syncs[1].load(Relaxed),
+        "sync_partial_err": service.replication.syncs[2].load(Relaxed),
     );
     Ok(())
 }
@@ -209,13 +220,19 @@ fn errorstats(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-fn cluster(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    lines!(out, "cluster_enabled": 0,);
+fn cluster(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    lines!(out, "cluster_enabled": u8::from(keys.service.cluster.is_some()),);
     Ok(())
 }
 
-fn replication(_: &Keyspace<'_>, out: &mut String) -> Result<()> {
-    lines!(out, "role": "master", "connected_slaves": 0, "master_repl_offset": 0,);
+fn replication(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    replicas::info(keys, out);
+    Ok(())
+}
+
+fn agreement(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
+    let agreement = keys.service.options.agreement.iter();
+    agreement.for_each(|agreement| out.push_str(&agreement.info()));
     Ok(())
 }
 
@@ -223,12 +240,14 @@ fn keyspace(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
     let databases = &keys.service.databases;
     for db in 0..databases.count() {
         let Some(engine) = databases.opened(db) else { continue };
-        let Some(admin) = engine.as_admin() else { continue };
-        let count = size(engine, admin)?;
+        if engine.as_admin().is_none() {
+            continue;
+        }
+        let keys_of_db = Keyspace { engine, db, whole: databases.whole(db), ..*keys };
+        let count = size(&keys_of_db)?;
         if count.high > 0 {
             // Programs that read this know these three fields and no others. The bounds of an
             // estimate are in the last section.
-            let keys_of_db = Keyspace { engine, db, ..*keys };
             let Expiring { share, ttl_ms } =
                 sample(&keys_of_db, databases.whole(db), count.estimate)?;
             let expires = (count.estimate as f64 * share).round();
@@ -259,8 +278,9 @@ fn silica(keys: &Keyspace<'_>, out: &mut String) -> Result<()> {
             line(out, format_args!("db{db}_engine:{}", descriptor.name));
             let in_memory = u8::from(!descriptor.capabilities.durable);
             line(out, format_args!("db{db}_in_memory:{in_memory}"));
-            if let Some(admin) = engine.as_admin() {
-                let count = size(engine, admin)?;
+            if engine.as_admin().is_some() {
+                let whole = keys.service.databases.whole(db);
+                let count = size(&Keyspace { engine, db, whole, ..*keys })?;
                 line(out, format_args!("db{db}_keys_low:{}", count.low));
                 line(out, format_args!("db{db}_keys_high:{}", count.high));
             }

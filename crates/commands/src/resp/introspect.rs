@@ -127,7 +127,9 @@ pub(crate) fn getkeys(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(command) = find_called(line) else {
         return cx.reply.error("ERR Invalid command specified");
     };
-    if command.keys.0 == 0 && !command.is(Trait::CountedKeys) {
+    let finders = [Trait::CountedKeys, Trait::NumberedFirst, Trait::NumberedSecond, Trait::Streams];
+    let finds_keys = finders.into_iter().any(|one| command.is(one));
+    if command.keys.0 == 0 && !finds_keys {
         return cx.reply.error("ERR The command has no key arguments");
     }
     if !command.takes(line.len()) {

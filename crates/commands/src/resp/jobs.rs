@@ -4,7 +4,7 @@
 use super::{Keyspace, NOT_INTEGER, SYNTAX, wrong_number};
 use crate::burst::Args;
 use crate::jobs::{self, BackupJob, Job, KINDS};
-use silica::engine::{Durability, EntryRef, Error, ErrorKind, KeyRange, MetricsMap, Result};
+use silica::engine::{EntryRef, Error, ErrorKind, KeyRange, MetricsMap, Result};
 use silica_proto::rdb::{Entry, FileWriter};
 use silica_proto::{Reply, parse_i64};
 use std::ffi::OsStr;
@@ -106,55 +106,6 @@ pub(crate) fn lastsave(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) 
     let service = keys.service;
     let at = service.databases.jobs.saved_unix_ms().unwrap_or(service.started_ms);
     reply.integer((at / 1000) as i64);
-    Ok(())
-}
-
-/// `WAIT REPLICAS MILLISECONDS`: there are no replicas, so nothing is waited for.
-pub(crate) fn wait(_: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    if parse_i64(args.get(1)).is_none() || parse_i64(args.get(2)).is_none() {
-        reply.error(NOT_INTEGER);
-    } else if parse_i64(args.get(2)).is_some_and(|ms| ms < 0) {
-        reply.error("ERR timeout is negative");
-    } else {
-        reply.integer(0);
-    }
-    Ok(())
-}
-
-/// `WAITAOF LOCAL REPLICAS MILLISECONDS`: with LOCAL 1, returns when every write that was answered
-/// survives a power cut. There are no replicas, so none is waited for.
-pub(crate) fn waitaof(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    let numbers = [1, 2, 3].map(|at| parse_i64(args.get(at)));
-    let [Some(local), Some(replicas), Some(timeout)] = numbers else {
-        reply.error(NOT_INTEGER);
-        return Ok(());
-    };
-    if !(0..=1).contains(&local) || replicas < 0 {
-        reply.error("ERR value is out of range, value must between 0 and 1");
-        return Ok(());
-    }
-    if timeout < 0 {
-        reply.error("ERR timeout is negative");
-        return Ok(());
-    }
-    let databases = &keys.service.databases;
-    let opened = || (0..databases.count()).filter_map(|db| databases.opened(db));
-    let can_sync = opened().all(|engine| engine.descriptor().capabilities.synced);
-    if local == 1 && !can_sync {
-        reply.error(
-            "ERR WAITAOF cannot be used when numlocal is set but the store does not survive a \
-             power cut: INFO persistence says what it survives (durability_class)",
-        );
-        return Ok(());
-    }
-    if local == 1 {
-        opened().try_for_each(|engine| engine.sync())?;
-    }
-    reply.array(2);
-    reply.integer(i64::from(
-        can_sync && (local == 1 || keys.service.options.durability == Durability::Synced),
-    ));
-    reply.integer(0);
     Ok(())
 }
 

@@ -1,38 +1,13 @@
 //! MEMORY: where the memory goes.
 
-use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX, Values, introspect};
+use super::{Cx, Keyspace, introspect};
 use crate::burst::Args;
-use crate::table::{Read, Wants};
 use silica::device::return_freed_memory;
 use silica::engine::{MetricVisitor, Result};
-use silica_proto::{Reply, parse_i64};
-
-/// What an entry takes beside its key and value: its frame and its place in an index, about.
-const ENTRY_BYTES: usize = 16;
-
-pub(crate) static USAGE: Read = Read::new(1, Wants::Length, usage);
+use silica_proto::Reply;
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "memory");
-}
-
-/// The arguments begin with the subcommand.
-fn usage(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    // There are no parts of a value to take samples of.
-    for index in (2..args.len()).step_by(2) {
-        if index + 1 == args.len() || !args.is(index, "samples") {
-            return reply.error(SYNTAX);
-        }
-        match parse_i64(args.get(index + 1)) {
-            None => return reply.error(NOT_INTEGER),
-            Some(n) if n < 0 => return reply.error(SYNTAX),
-            Some(_) => {}
-        }
-    }
-    match values.len_of(0) {
-        None => reply.null(),
-        Some(len) => reply.integer((args.get(1).len() + len + ENTRY_BYTES) as i64),
-    }
 }
 
 /// The figures of MEMORY STATS, by name.

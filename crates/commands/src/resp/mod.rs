@@ -6,6 +6,7 @@ pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;
 pub(crate) mod clients;
+pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod dump;
 pub(crate) mod events;
@@ -17,22 +18,25 @@ pub(crate) mod introspect;
 pub(crate) mod jobs;
 pub(crate) mod lcs;
 mod long_double;
+pub(crate) mod members;
 pub(crate) mod memory;
 pub(crate) mod monitors;
 pub(crate) mod moving;
 pub(crate) mod object;
 pub(crate) mod read;
 pub(crate) mod record;
+pub(crate) mod replicaof;
+pub(crate) mod replicas;
 pub(crate) mod roles;
 pub(crate) mod script;
 pub(crate) mod scripts;
 pub(crate) mod session;
 pub(crate) mod slowlog;
-pub(crate) mod sort;
 pub(crate) mod sql;
 pub(crate) mod topics;
 pub(crate) mod tracking;
 pub(crate) mod transaction;
+pub(crate) mod types;
 pub(crate) mod update;
 pub(crate) mod whole;
 
@@ -99,7 +103,7 @@ impl<'a> Values<'a> {
     pub(crate) fn get(&self, index: usize) -> Option<&'a [u8]> {
         match self.slots[index] {
             Slot::Found { start, len } => Some(&self.arena[start..start + len]),
-            Slot::Missing | Slot::Deferred => None,
+            Slot::Missing | Slot::Deferred | Slot::OtherType => None,
         }
     }
 
@@ -119,7 +123,15 @@ impl<'a> Values<'a> {
     pub(crate) fn len_of(&self, index: usize) -> Option<usize> {
         match self.slots[index] {
             Slot::Found { len, .. } => Some(len),
-            Slot::Missing | Slot::Deferred => None,
+            Slot::Missing | Slot::Deferred | Slot::OtherType => None,
+        }
+    }
+
+    /// The user bits of key `index`, where [`Wants::Kind`](crate::table::Wants) asked for them.
+    pub(crate) fn user_bits_of(&self, index: usize) -> Option<u32> {
+        match self.slots[index] {
+            Slot::Found { start, .. } => Some(start as u32),
+            Slot::Missing | Slot::Deferred | Slot::OtherType => None,
         }
     }
 }
@@ -137,6 +149,8 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) whole: Option<&'a Arc<dyn Engine>>,
     /// For whom names of keys are told, if that is not everybody.
     pub(crate) reader: Option<&'a User>,
+    /// The connection that asks, if a command on no key is asked; else 0.
+    pub(crate) client: u64,
 }
 
 impl Keyspace<'_> {

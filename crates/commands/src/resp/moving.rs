@@ -1,14 +1,25 @@
 //! Commands that move or copy a whole entry, expiry included.
 
-use super::{Keyspace, NOT_INTEGER, SYNTAX, across, atomic};
+use super::{Keyspace, NOT_INTEGER, SYNTAX, across, atomic, types};
 use crate::burst::Args;
 use crate::table::Run;
-use silica::engine::{Durability, EntryRef, Result, Update};
+use silica::engine::{Durability, Engine, EngineExt, EntryRef, Result, Update};
 use silica_proto::{Reply, parse_i64};
+use silica_types::{PageId, is_marked, pages_of};
 
 fn same(entry: EntryRef<'_>) -> Update {
     let EntryRef { value, expires_unix_ms, user_bits } = entry;
     Update::Put { value: value.to_vec(), expires_unix_ms, user_bits }
+}
+
+/// The id of the pages of what `entry` is, if it has any.
+fn id_of(entry: EntryRef<'_>) -> Option<u64> {
+    is_marked(entry.user_bits).then(|| pages_of(entry.value)).flatten().map(|(id, _)| id)
+}
+
+/// The id of the pages of what is at `key`.
+fn pages_at(keys: &Keyspace<'_>, key: &[u8]) -> Result<Option<u64>> {
+    keys.engine.get_with(key, |entry| entry.and_then(id_of))
 }
 
 /// RENAME and RENAMENX.
@@ -16,15 +27,27 @@ pub(crate) fn rename(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     let only_new = args.is(0, "renamenx");
     let names = [args.get(1), args.get(2)];
     keys.claim_entries(&names, 2)?;
-    let (mut found, mut moved) = (false, false);
-    atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
-        found = entries[0].is_some();
-        moved = found && (!only_new || entries[1].is_none());
-        match entries[0] {
-            Some(entry) if moved && names[0] != names[1] => vec![Update::Delete, same(entry)],
-            _ => vec![Update::Keep; 2],
-        }
-    })?;
+    let (mut found, mut moved, mut is_known) = (false, false, false);
+    while !is_known {
+        // The first page of an object has the name of its key.
+        let pages = pages_at(keys, names[0])?;
+        let first = pages.map(|id| PageId { object: id, number: 0 }.key());
+        let mut all = names.to_vec();
+        all.extend(first.iter().map(|key| &key[..]));
+        atomic(keys.engine)?.update_all(&all, Durability::Buffered, &mut |entries| {
+            found = entries[0].is_some();
+            moved = found && (!only_new || entries[1].is_none());
+            is_known = entries[0].and_then(id_of) == pages;
+            match entries[0].filter(|_| moved && is_known && names[0] != names[1]) {
+                Some(entry) => {
+                    let mut updates = vec![Update::Delete, same(entry)];
+                    updates.extend(pages.map(|_| Update::put(names[1].to_vec())));
+                    updates
+                }
+                None => vec![Update::Keep; all.len()],
+            }
+        })?;
+    }
     match (found, only_new) {
         (false, _) => reply.error("ERR no such key"),
         (true, false) => reply.ok(),
@@ -54,6 +77,9 @@ fn copy_options(
         } else if args.is(index, "db") && index + 1 < args.len() {
             index += 1;
             let number = parse_i64(args.get(index)).ok_or(NOT_INTEGER)?;
+            if number != 0 && keys.service.cluster.is_some() {
+                return Err("ERR DB index is out of range");
+            }
             let known =
                 usize::try_from(number).ok().filter(|n| *n < keys.service.databases.count());
             options.db = known.ok_or("ERR DB index is out of range")?;
@@ -88,9 +114,24 @@ fn copy_to(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
         reply.integer(0);
         return Ok(());
     };
-    let stored = across::store(target, args.get(2), &entry, options.replaces)?;
+    let entry = (entry, options.replaces);
+    let stored = across::store_copy(keys, target, args.get(2), entry)?;
     reply.integer(i64::from(stored));
     Ok(())
+}
+
+/// Pages of an object that are copied where other requests wait for it: less than half a
+/// millisecond.
+const PAGES_AT_ONCE: u64 = 256;
+
+/// True of a COPY that takes longer than other requests should wait. An object that cannot be read
+/// takes no time.
+pub(crate) fn takes_long(engine: &dyn Engine, args: Args<'_>) -> bool {
+    let pages = |entry: EntryRef<'_>| pages_of(entry.value).filter(|_| is_marked(entry.user_bits));
+    let is_large = |entry: Option<EntryRef<'_>>| {
+        entry.and_then(pages).is_some_and(|(_, end)| end > PAGES_AT_ONCE)
+    };
+    args.is(0, "copy") && engine.get_with(args.get(1), is_large).unwrap_or(false)
 }
 
 /// COPY within one database.
@@ -108,6 +149,11 @@ pub(crate) fn copy(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
         return Ok(());
     }
     keys.claim_entries(&names, 2)?;
+    if pages_at(keys, names[0])?.is_some() {
+        let copied = types::generic::copy(keys, (names[0], names[1]), replace)?;
+        reply.integer(i64::from(copied));
+        return Ok(());
+    }
     let mut copied = false;
     atomic(keys.engine)?.update_all(&names, Durability::Buffered, &mut |entries| {
         let source = entries[0].filter(|_| replace || entries[1].is_none());

@@ -3,25 +3,9 @@
 use super::{Cx, Values, introspect};
 use crate::burst::Args;
 use crate::table::{Read, Wants};
-use silica_proto::{Reply, parse_i64};
+use silica_proto::Reply;
 
-pub(crate) static OBJECT: Read = Read::new(1, Wants::Length, object);
-
-pub(crate) static ENCODING: Read = Read::new(1, Wants::Value, encoding);
-
-/// The longest text that Redis keeps beside its object.
-const SHORT_BYTES_MAX: usize = 44;
-
-/// What Redis would call it: here every value is kept as its bytes.
-fn encoding(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    let Some(value) = values.get(0) else { return reply.null() };
-    let is_number = parse_i64(value).is_some_and(|n| n.to_string().as_bytes() == value);
-    reply.bulk(match value.len() {
-        _ if is_number => b"int",
-        0..=SHORT_BYTES_MAX => b"embstr",
-        _ => b"raw",
-    });
-}
+pub(crate) static OBJECT: Read = Read::new(1, Wants::Kind, object);
 
 pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "object");

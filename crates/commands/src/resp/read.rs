@@ -5,6 +5,7 @@ use crate::burst::Args;
 use crate::table::{Pieces, Read, Wants};
 use silica::engine::EntryRef;
 use silica_proto::{Reply, parse_i64};
+use silica_types::Kind;
 
 pub(crate) static GET: Read = Read::in_pieces(
     1,
@@ -20,9 +21,9 @@ pub(crate) static MGET: Read = Read::in_pieces(
         last: |_| {},
     },
 );
-pub(crate) static EXISTS: Read = Read::new(usize::MAX, Wants::Length, exists);
+pub(crate) static EXISTS: Read = Read::new(usize::MAX, Wants::Kind, exists);
 pub(crate) static STRLEN: Read = Read::new(1, Wants::Length, strlen);
-pub(crate) static TYPE: Read = Read::new(1, Wants::Length, type_of);
+pub(crate) static TYPE: Read = Read::new(1, Wants::Kind, type_of);
 pub(crate) static GETRANGE: Read = Read::new(1, Wants::Value, getrange);
 
 #[inline]
@@ -43,7 +44,10 @@ fn strlen(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
 }
 
 fn type_of(_: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    reply.simple(if values.len_of(0).is_some() { "string" } else { "none" });
+    reply.simple(match values.user_bits_of(0) {
+        None => "none",
+        Some(bits) => Kind::of_user_bits(bits).map_or("string", Kind::name),
+    });
 }
 
 fn getrange(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {

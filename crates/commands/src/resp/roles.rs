@@ -1,4 +1,4 @@
-//! What a server is among others, and what it is made of: it is alone, and has no modules.
+//! What a server is made of: it has no modules.
 
 use super::{Cx, Keyspace, introspect};
 use crate::burst::Args;
@@ -7,19 +7,6 @@ use silica_proto::Reply;
 
 /// Seconds that DEBUG SLEEP lets the server sleep at most.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
-
-/// ROLE: a primary at offset 0, without replicas.
-pub(crate) fn role(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.array(3);
-    cx.reply.bulk(b"master");
-    cx.reply.integer(0);
-    cx.reply.array(0);
-}
-
-/// CLUSTER and all that is in it.
-pub(crate) fn cluster(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.error("ERR This instance has cluster support disabled");
-}
 
 pub(crate) fn module_help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "module");

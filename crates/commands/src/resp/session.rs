@@ -93,6 +93,9 @@ pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
 pub(crate) fn selected(service: &Service, args: Args<'_>) -> Result<u8, &'static str> {
     let number = parse_i64(args.get(1)).ok_or(NOT_INTEGER)?;
     let is_there = (0..service.databases.count() as i64).contains(&number);
+    if service.cluster.is_some() && number != 0 {
+        return Err("ERR SELECT is not allowed in cluster mode");
+    }
     is_there.then_some(number as u8).ok_or("ERR DB index is out of range")
 }
 

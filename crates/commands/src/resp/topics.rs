@@ -3,6 +3,7 @@
 use super::{Cx, Keyspace, wrong_subcommand};
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
+use crate::cluster::Asked;
 use crate::topics::Kind;
 use silica::engine::Result;
 use silica_proto::Reply;
@@ -32,6 +33,13 @@ pub(crate) fn punsubscribe(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
+    if kind == Kind::Shard
+        && let Some(cluster) = &cx.service.cluster
+        && let Some(text) =
+            cluster.refuse(args.from(1), Asked { of_channels: true, ..Asked::default() })
+    {
+        return cx.reply.error(&text);
+    }
     // Whoever takes rights away looks for those who listen by their users.
     cx.client.names().user = cx.session.user.clone();
     for topic in args.from(1) {
@@ -91,8 +99,11 @@ pub(crate) fn kind_of(args: Args<'_>) -> Kind {
 /// Runs with the requests that write, so that whoever gets the message sees what its sender wrote
 /// before.
 pub(crate) fn publish(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    match keys.service.topics.publish(keys.service, kind_of(args), args.get(1), args.get(2)) {
-        Ok(count) => reply.integer(count as i64),
+    match keys.service.publish(kind_of(args), args.get(1), args.get(2)) {
+        Ok(count) => {
+            keys.service.tell_command(args);
+            reply.integer(count as i64);
+        }
         Err(text) => reply.error(&text),
     }
     Ok(())

@@ -3,11 +3,13 @@
 use super::bits::grown;
 use super::expiry::{Expiry, When};
 use super::long_double::LongDouble;
+use super::types::WRONG_TYPE;
 use super::{Keyspace, NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, atomic, out_of_memory, wrong_number};
 use crate::burst::Args;
 use crate::table::{Answer, Decide, Modify, Run, Write};
 use silica::engine::{Durability, EntryRef, GetSink, Result, Update, WriteBatch};
 use silica_proto::{Reply, append_i64, parse_i64};
+use silica_types::is_marked;
 
 pub(crate) static SET: Write =
     Write { refuse: |_| None, value_at: 2, apply: put_pairs, reply: |_, reply| reply.ok() };
@@ -29,26 +31,39 @@ pub(crate) fn choose_set(args: Args<'_>) -> Run {
     }
 }
 
-/// A [`Modify`] of one key.
-pub(crate) const fn one(decide: Decide) -> Modify {
-    Modify { many: false, refuse: |_| None, decide }
+/// A [`Modify`] of one key of whatever type.
+pub(crate) const fn any_one(decide: Decide) -> Modify {
+    Modify { any: true, ..one(decide) }
 }
 
-static SET_WITH_OPTIONS: Modify =
-    Modify { many: false, refuse: |args| set_options(args).err(), decide: set_with_options };
-pub(crate) static SETNX: Modify = one(setnx);
+/// A [`Modify`] of one key that is a string.
+pub(crate) const fn one(decide: Decide) -> Modify {
+    Modify { many: false, any: false, refuse: |_| None, decide }
+}
+
+static SET_WITH_OPTIONS: Modify = Modify {
+    many: false,
+    any: true,
+    refuse: |args| set_options(args).err(),
+    decide: set_with_options,
+};
+pub(crate) static SETNX: Modify = any_one(setnx);
 pub(crate) static GETSET: Modify = one(getset);
 pub(crate) static GETDEL: Modify = one(getdel);
-pub(crate) static DEL: Modify = Modify { many: true, refuse: |_| None, decide: del };
+pub(crate) static DEL: Modify = Modify { many: true, any: true, refuse: |_| None, decide: del };
 pub(crate) static APPEND: Modify = one(append);
-pub(crate) static SETRANGE: Modify =
-    Modify { many: false, refuse: |args| setrange_offset(args).err(), decide: setrange };
+pub(crate) static SETRANGE: Modify = Modify {
+    many: false,
+    any: false,
+    refuse: |args| setrange_offset(args).err(),
+    decide: setrange,
+};
 pub(crate) static INCR: Modify = one(|_, old, _| add(old, 1));
 pub(crate) static DECR: Modify = one(|_, old, _| add(old, -1));
 pub(crate) static INCRBY: Modify =
-    Modify { many: false, refuse: |args| increment(args).err(), decide: by_argument };
+    Modify { many: false, any: false, refuse: |args| increment(args).err(), decide: by_argument };
 pub(crate) static DECRBY: Modify =
-    Modify { many: false, refuse: |args| increment(args).err(), decide: by_argument };
+    Modify { many: false, any: false, refuse: |args| increment(args).err(), decide: by_argument };
 pub(crate) static INCRBYFLOAT: Modify = one(incrbyfloat);
 
 fn odd_pairs(args: Args<'_>) -> Option<String> {
@@ -129,6 +144,10 @@ fn set_with_options(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (
     let Ok(SetOptions { condition, get, expiry }) = set_options(args) else {
         return wrong(SYNTAX);
     };
+    let is_other = old.is_some_and(|entry| is_marked(entry.user_bits));
+    if is_other && (get || matches!(condition, Condition::Equal(_))) {
+        return wrong(WRONG_TYPE);
+    }
     let stored = match condition {
         Condition::Always => true,
         Condition::Missing => old.is_none(),
@@ -179,6 +198,14 @@ pub(super) fn wrong(text: &'static str) -> (Update, Answer) {
 pub(super) fn rewrite(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
     let old = old.unwrap_or_default();
     Update::Put { value, expires_unix_ms: old.expires_unix_ms, user_bits: old.user_bits }
+}
+
+/// As [`rewrite`], if `value` is not what is there.
+pub(super) fn rewrite_changed(old: Option<EntryRef<'_>>, value: Vec<u8>) -> Update {
+    match old {
+        Some(old) if old.value == value => Update::Keep,
+        old => rewrite(old, value),
+    }
 }
 
 /// Stores an edited value and answers its length.

@@ -1,5 +1,6 @@
 //! Commands on the store as a whole.
 
+use super::types::reclaim::pages_in;
 use super::{Keyspace, NOT_INTEGER, SYNTAX, error_text, info as sections};
 use crate::budget::Claim;
 use crate::burst::Args;
@@ -7,11 +8,11 @@ use crate::database_set::metric_of;
 use crate::glob::Pattern;
 use crate::service::Service;
 use silica::engine::{
-    Admin, Count, Engine, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan,
-    Snapshot,
+    Admin, Count, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan, Snapshot,
 };
 use silica_base::shared_len;
 use silica_proto::{Reply, append_u64, parse_i64};
+use silica_types::{Kind, PREFIX, is_inner, is_marked};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -92,20 +93,52 @@ struct ScanOptions {
     cursor: u64,
     count: usize,
     pattern: Option<Pattern>,
-    /// Only strings exist; another type matches nothing.
-    strings: bool,
+    /// The type that is wanted; `Some(None)` is strings, the empty list of them nothing.
+    kind: Wanted,
 }
 
 impl ScanOptions {
     fn wants(&self, key: &[u8]) -> bool {
-        self.strings && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+        !is_inner(key) && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+    }
+
+    fn wants_entry(&self, key: &[u8], user_bits: u32) -> bool {
+        let is_wanted = match self.kind {
+            Wanted::Any => true,
+            Wanted::Strings => !is_marked(user_bits),
+            Wanted::Objects(kind) => Kind::of_user_bits(user_bits) == Some(kind),
+            Wanted::Nothing => false,
+        };
+        is_wanted && self.wants(key)
+    }
+}
+
+/// The type of the keys that SCAN is asked for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Any,
+    Strings,
+    Objects(Kind),
+    /// There is no such type.
+    Nothing,
+}
+
+impl Wanted {
+    /// By the name of the type.
+    fn named(name: &[u8]) -> Self {
+        let is = |kind: &Kind| name.eq_ignore_ascii_case(kind.name().as_bytes());
+        match Kind::ALL.into_iter().find(is) {
+            Some(kind) => Wanted::Objects(kind),
+            None if name.eq_ignore_ascii_case(b"string") => Wanted::Strings,
+            None => Wanted::Nothing,
+        }
     }
 }
 
 fn scan_options(args: Args<'_>) -> Result<ScanOptions, &'static str> {
     let cursor = std::str::from_utf8(args.get(1)).ok().and_then(|text| text.parse().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
-    let mut options = ScanOptions { cursor, count: 10, pattern: None, strings: true };
+    let mut options = ScanOptions { cursor, count: 10, pattern: None, kind: Wanted::Any };
     let mut index = 2;
     while index < args.len() {
         if index + 1 == args.len() {
@@ -118,7 +151,7 @@ fn scan_options(args: Args<'_>) -> Result<ScanOptions, &'static str> {
         } else if args.is(index, "match") {
             options.pattern = Some(Pattern::new(value));
         } else if args.is(index, "type") {
-            options.strings = value.eq_ignore_ascii_case(b"string");
+            options.kind = Wanted::named(value);
         } else {
             return Err(SYNTAX);
         }
@@ -159,8 +192,8 @@ fn scan_positions(keys: &Keyspace<'_>, options: &ScanOptions, found: &mut Keys) 
     {
         let step = left.min(STEP);
         left -= step;
-        next = engine.scan(cursor, step, &mut |key, _| {
-            if options.wants(key) && keys.may_tell(key) {
+        next = engine.scan(cursor, step, &mut |key, entry| {
+            if options.wants_entry(key, entry.user_bits) && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -187,7 +220,16 @@ fn scan_in_order(
     let mut left = options.count.min(SCAN_COUNT_MAX);
     let mut is_there = iterator.seek_to_first()?;
     while is_there {
-        if options.wants(iterator.key()) && keys.may_tell(iterator.key()) {
+        if is_inner(iterator.key()) {
+            // Pages of objects lie together.
+            is_there = iterator.seek(&PAGES_END)?;
+            continue;
+        }
+        let is_wanted = match options.kind {
+            Wanted::Any => options.wants(iterator.key()),
+            _ => options.wants_entry(iterator.key(), iterator.entry().user_bits),
+        };
+        if is_wanted && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
         left -= 1;
@@ -230,7 +272,7 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
     while let Some(cursor) = next {
         keys.service.refuse_when_stopping()?;
         next = engine.scan(cursor, STEP, &mut |key, _| {
-            if pattern.matches(key) && keys.may_tell(key) {
+            if !is_inner(key) && pattern.matches(key) && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -255,6 +297,9 @@ fn keys_in_order(
     let mut iterator = ordered.snapshot()?.iterate(&range_of(Some(pattern)))?;
     let mut is_there = iterator.seek_to_first()?;
     for visited in 0.. {
+        if is_there && is_inner(iterator.key()) {
+            is_there = iterator.seek(&PAGES_END)?;
+        }
         if !is_there {
             break;
         }
@@ -272,6 +317,9 @@ fn keys_in_order(
     Ok(true)
 }
 
+/// The first key behind those of pages.
+pub(super) const PAGES_END: [u8; 4] = [PREFIX[0], PREFIX[1], PREFIX[2], PREFIX[3] + 1];
+
 /// Times that RANDOMKEY tries to find a key that its client may be told.
 const RANDOM_TRIES: usize = 64;
 
@@ -283,13 +331,45 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
             None => random_by_position(keys.service, keys.scan()?)?,
         };
         let Some(key) = found else { break };
-        if keys.may_tell(&key) {
+        if !is_inner(&key) && keys.may_tell(&key) {
             reply.bulk(&key);
             return Ok(());
         }
     }
-    reply.null();
+    // Nearly all entries are pages.
+    let found = match &ordered {
+        Some(ordered) => first_in_order(ordered)?,
+        None => first_by_position(keys.scan()?)?,
+    };
+    match found.filter(|key| keys.may_tell(key)) {
+        Some(key) => reply.bulk(&key),
+        None => reply.null(),
+    }
     Ok(())
+}
+
+/// The first key of a user.
+fn first_in_order(ordered: &Arc<dyn Ordered>) -> Result<Option<Vec<u8>>> {
+    let mut iterator = Arc::clone(ordered).snapshot()?.iterate(&KeyRange::ALL)?;
+    let mut is_there = iterator.seek_to_first()?;
+    if is_there && is_inner(iterator.key()) {
+        is_there = iterator.seek(&PAGES_END)?;
+    }
+    Ok(is_there.then(|| iterator.key().to_vec()))
+}
+
+fn first_by_position(engine: &dyn Scan) -> Result<Option<Vec<u8>>> {
+    let (mut next, mut found) = (Some(0), None);
+    while let Some(cursor) = next
+        && found.is_none()
+    {
+        next = engine.scan(cursor, STEP, &mut |key, _| {
+            if found.is_none() && !is_inner(key) {
+                found = Some(key.to_vec());
+            }
+        })?;
+    }
+    Ok(found)
 }
 
 /// A key of a store that is visited in an order of its own, from a random place on.
@@ -353,23 +433,125 @@ fn seek_random(iterator: &mut dyn EntryIter, random: u64) -> Result<bool> {
 /// Stores of up to so many entries are counted one by one: 5 ms at a microsecond each.
 const COUNTED_ENTRIES_MAX: u64 = 5_000;
 
+/// Versions that are gone through, most of them older ones of a few keys, or of keys that are
+/// deleted: they are passed over within the engine.
+const VERSIONS_WALKED_MAX: u64 = 100_000;
+
 /// Bytes of an index in memory that may be gone through for that.
 const WALK_BYTES_MAX: u64 = 8 << 20;
 
-/// The number of entries, as exactly as it can be told within milliseconds.
-pub(crate) fn size(engine: &dyn Engine, admin: &dyn Admin) -> Result<Count> {
-    let estimate = admin.estimate()?;
-    let is_small = estimate.low < estimate.high && estimate.high <= COUNTED_ENTRIES_MAX;
+/// The number of keys, as exactly as it can be told within milliseconds.
+pub(crate) fn size(keys: &Keyspace<'_>) -> Result<Count> {
+    let admin = keys.admin()?;
+    // Asked for first: dead pages that are removed meanwhile are then no keys of the estimate.
+    let pages = pages_in(keys, admin.estimate()?.estimate, COUNTED_ENTRIES_MAX)?;
+    let Count { low, estimate, high } = admin.estimate()?;
     // Few entries may lie in a large index.
-    let index_bytes = || metric_of(engine, "index_bytes").unwrap_or(0);
-    match is_small && index_bytes() <= WALK_BYTES_MAX {
-        true => admin.count(true),
-        false => Ok(estimate),
+    let index_bytes = || metric_of(keys.engine, "index_bytes").unwrap_or(0);
+    let can_walk = |entries| entries <= COUNTED_ENTRIES_MAX && index_bytes() <= WALK_BYTES_MAX;
+    if pages > 0 {
+        return match keys.ordered() {
+            Some(ordered) => size_beside_pages(&ordered),
+            None if can_walk(high) => by_position(keys.scan()?),
+            None => {
+                let less = |count: u64| count.saturating_sub(pages);
+                Ok(Count { low: less(low), estimate: less(estimate), high: less(high) })
+            }
+        };
+    }
+    let found = Count { low, estimate, high };
+    match keys.ordered() {
+        _ if low == high => Ok(found),
+        Some(ordered) if high <= VERSIONS_WALKED_MAX && low <= COUNTED_ENTRIES_MAX => {
+            Ok(in_order(&ordered, &[KeyRange::ALL])?.map_or(found, exactly))
+        }
+        _ if can_walk(high) => admin.count(true),
+        _ => Ok(found),
     }
 }
 
+fn exactly(count: u64) -> Count {
+    Count { low: count, estimate: count, high: count }
+}
+
+/// The number of keys before and behind the pages of objects, which may be many more.
+fn size_beside_pages(ordered: &Arc<dyn Ordered>) -> Result<Count> {
+    let before = KeyRange { upper: Bound::Excluded(PREFIX.to_vec()), ..KeyRange::ALL };
+    let behind = KeyRange { lower: Bound::Included(PAGES_END.to_vec()), ..KeyRange::ALL };
+    let entries = [&before, &behind].map(|range| ordered.range_size(range).entries);
+    let estimate = entries.iter().sum();
+    let count = match estimate > VERSIONS_WALKED_MAX {
+        true => None,
+        false => in_order(ordered, &[before, behind])?,
+    };
+    Ok(count.map_or(Count { low: 0, estimate, high: u64::MAX }, exactly))
+}
+
+/// The number of keys of a few versions in `ranges`, gone through; `None` if they are many.
+fn in_order(ordered: &Arc<dyn Ordered>, ranges: &[KeyRange]) -> Result<Option<u64>> {
+    let (snapshot, mut count) = (Arc::clone(ordered).snapshot()?, 0);
+    for range in ranges {
+        let mut iterator = Arc::clone(&snapshot).iterate(range)?;
+        let mut is_there = iterator.seek_to_first()?;
+        while is_there && count <= COUNTED_ENTRIES_MAX {
+            (count, is_there) = (count + 1, iterator.next()?);
+        }
+    }
+    Ok((count <= COUNTED_ENTRIES_MAX).then_some(count))
+}
+
+/// The number of keys of an engine without an order, gone through.
+fn by_position(scan: &dyn Scan) -> Result<Count> {
+    let (mut next, mut count) = (Some(0), 0);
+    while let Some(cursor) = next {
+        next = scan.scan(cursor, STEP, &mut |key, _| count += u64::from(!is_inner(key)))?;
+    }
+    Ok(exactly(count))
+}
+
+/// True if a user's key is there.
+pub(crate) fn any_key(keys: &Keyspace<'_>) -> Result<bool> {
+    let found = match keys.ordered() {
+        Some(ordered) => first_in_order(&ordered)?,
+        None => first_by_position(keys.scan()?)?,
+    };
+    Ok(found.is_some())
+}
+
+/// Calls `visit` with each key of a user: all of one moment if the engine has snapshots.
+pub(crate) fn each_key(keys: &Keyspace<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+    if let Some(ordered) = keys.ordered() {
+        let mut iterator = ordered.snapshot()?.iterate(&KeyRange::ALL)?;
+        let mut is_there = iterator.seek_to_first()?;
+        for visited in 1_usize.. {
+            if is_there && is_inner(iterator.key()) {
+                is_there = iterator.seek(&PAGES_END)?;
+            }
+            if !is_there {
+                break;
+            }
+            if visited.is_multiple_of(STEP) {
+                keys.service.refuse_when_stopping()?;
+            }
+            visit(iterator.key());
+            is_there = iterator.next()?;
+        }
+        return Ok(());
+    }
+    let (scan, mut next) = (keys.scan()?, Some(0));
+    while let Some(cursor) = next {
+        keys.service.refuse_when_stopping()?;
+        next = scan.scan(cursor, STEP, &mut |key, _| {
+            if !is_inner(key) {
+                visit(key);
+            }
+        })?;
+    }
+    Ok(())
+}
+
 pub(crate) fn dbsize(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
-    reply.integer(size(keys.engine, keys.admin()?)?.estimate as i64);
+    reply.integer(size(keys)?.estimate as i64);
     Ok(())
 }
 
@@ -384,6 +566,7 @@ pub(crate) fn flushdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
         return Ok(());
     }
     keys.admin()?.clear()?;
+    keys.service.dead_pages.note_cleared(keys.db);
     reply.ok();
     Ok(())
 }
@@ -393,12 +576,19 @@ pub(crate) fn flushall(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error(SYNTAX);
         return Ok(());
     }
+    clear_all(keys)?;
+    reply.ok();
+    Ok(())
+}
+
+/// Empties all databases. The caller is alone with them.
+pub(crate) fn clear_all(keys: &Keyspace<'_>) -> Result<()> {
     let databases = &keys.service.databases;
     // The first one last: a cache is empty at once when nothing but that is left in it.
     for db in (0..databases.count()).rev().filter(|db| databases.may_hold(*db)) {
         Keyspace { engine: databases.engine(db)?, db, ..*keys }.admin()?.clear()?;
+        keys.service.dead_pages.note_cleared(db);
     }
-    reply.ok();
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Every command.
+//! Commands on strings, on any type, and on what is no key.
 
 use super::Run::{Choose, Session, UpdateAll, Whole};
 use super::subcommands::{
@@ -6,20 +6,23 @@ use super::subcommands::{
     PUBSUB, SCRIPT, SLOWLOG,
 };
 use super::{ALL, Command, NO, ONE, OTHERS, PAIRS, Run, TWO};
+use crate::cluster::migrate;
 use crate::resp::scripts::ScriptKind;
 use crate::resp::sql::SqlKind;
 use crate::resp::{
-    acl, across, bitfield, bits, client, config, dump, expiry, function, introspect, jobs, lcs,
-    memory, moving, object, read, record, roles, script, session, slowlog, sort, topics,
-    transaction, update, whole,
+    acl, across, bitfield, bits, client, cluster, config, dump, expiry, function, introspect, jobs,
+    lcs, members, memory, moving, object, read, record, replicaof, replicas, roles, script,
+    session, slowlog, topics, transaction, update, whole,
 };
 
-/// Every command, sorted by name.
-pub(crate) static COMMANDS: &[Command] = table! {
+/// They, sorted by name.
+pub(super) static COMMANDS: &[Command] = table! {
     "acl" -2 "" NO "server" "6.0.0" Session(acl::help),
         "Commands about users.", ACL;
     "append" 3 "write denyoom fast / blind" ONE "string" "2.0.0" Run::Update(&update::APPEND),
         "Appends to the value of a key, or stores it.";
+    "asking" 1 "fast / own connection" NO "cluster" "3.0.0" Session(cluster::asking),
+        "Lets the next request have keys of a slot that this node takes over.";
     "auth" -2 "noscript loading stale fast no_auth" NO "connection" "1.0.0" Session(session::auth),
         "Gives the password.";
     "bgsave" -1 "admin noscript" NO "server" "1.0.0" Whole(jobs::bgsave),
@@ -37,8 +40,10 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Finds the first bit that is set or clear in a value.";
     "client" -2 "" NO "connection" "2.4.0" Session(client::help),
         "Commands about connections.", CLIENT;
-    "cluster" -2 "" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.", CLUSTER;
+    "cluster" -2 "" NO "cluster" "3.0.0" Session(cluster::help),
+        "Commands about the nodes of a cluster and their slots.", CLUSTER;
+    "clusterx" -2 "admin noscript / long" NO "cluster" "7.2.0" Run::Apart(cluster::clusterx),
+        "Sets the nodes of a cluster from outside, and tells other nodes.";
     "command" -1 "loading stale / connection" NO "server" "2.8.13" Session(introspect::command),
         "Describes all commands.", COMMAND;
     "config" -2 "" NO "server" "2.0.0" Session(config::help),
@@ -59,7 +64,7 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Removes keys.";
     "discard" 1 "noscript loading stale fast / own unqueued" NO "transactions" "2.0.0"
         Session(transaction::discard), "Forgets a transaction.";
-    "dump" 2 "readonly" ONE "generic" "2.6.0" Run::Read(&dump::DUMP),
+    "dump" 2 "readonly" ONE "generic" "2.6.0" Run::Type(&dump::DUMP),
         "Returns a value in the form that RESTORE takes.";
     "echo" 2 "loading stale fast / own immediate" NO "connection" "1.0.0" Session(session::echo),
         "Returns its argument.";
@@ -82,6 +87,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Sets the Unix time in seconds at which a key expires.";
     "expiretime" 2 "readonly fast" ONE "generic" "7.0.0" Run::Read(&expiry::EXPIRETIME),
         "Returns the Unix time in seconds at which a key expires.";
+    "failover" -1 "admin noscript stale" NO "server" "6.2.0" Session(replicas::failover),
+        "Lets a replica take the place of this primary, without a lost write.";
     "fcall" -3 "noscript stale / counted-keys" NO "scripting" "7.0.0"
         Run::Script(ScriptKind::Function, 0), "Runs a function of a library as one step.";
     "fcall_ro" -3 "noscript readonly stale / counted-keys" NO "scripting" "7.0.0"
@@ -126,6 +133,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Commands about memory.", MEMORY;
     "mget" -2 "readonly fast" ALL "string" "1.0.0" Run::Read(&read::MGET),
         "Returns the values of several keys.";
+    "migrate" -6 "write / long dangerous behind-keys" (3, 3, 1) "generic" "2.6.0"
+        Run::Apart(migrate::migrate), "Moves keys to another server.";
     "module" -2 "" NO "server" "4.0.0" Session(roles::module_help),
         "Commands about modules, of which there are none.", MODULE;
     "monitor" 1 "admin noscript loading stale" NO "server" "1.0.0" Session(session::monitor),
@@ -152,6 +161,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Answers, so that the client knows that the server is there.";
     "psetex" 4 "write denyoom / blind" ONE "string" "2.6.0" Run::Write(&expiry::SETEX),
         "Stores the value of a key that expires after some milliseconds.";
+    "psync" -3 "admin noscript" NO "server" "2.8.0" Session(replicas::psync),
+        "Makes the connection a replica's: all data, or what is missing, and then all writes.";
     "psubscribe" -2 "pubsub noscript loading stale / listening patterns confirms" NO "pubsub"
         "2.0.0" Session(topics::psubscribe), "Listens to the channels that match patterns.";
     "pttl" 2 "readonly fast" ONE "generic" "2.6.0" Run::Read(&expiry::TTL),
@@ -166,16 +177,26 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(session::quit), "Ends the connection.";
     "randomkey" 1 "readonly / names queued" NO "generic" "1.0.0" Whole(whole::randomkey),
         "Returns a key from somewhere in the database.";
+    "readonly" 1 "fast loading stale / own connection" NO "cluster" "3.0.0"
+        Session(cluster::readonly), "Lets the connection read from a replica.";
+    "readwrite" 1 "fast loading stale / own connection" NO "cluster" "3.0.0"
+        Session(cluster::readwrite), "Lets the connection read from primaries only.";
     "rename" 3 "write / moves" TWO "generic" "1.0.0" UpdateAll(moving::rename),
         "Gives a key another name; what had that name is gone.";
     "renamenx" 3 "write fast / moves" TWO "generic" "1.0.0" UpdateAll(moving::rename),
         "Gives a key another name if nothing has that name yet.";
+    "replicaof" 3 "admin noscript stale / long" NO "server" "5.0.0"
+        Run::Across(replicaof::replicaof), "Lets the server follow another one, or nobody.";
+    "replconf" -1 "admin noscript loading stale" NO "server" "3.0.0" Session(replicas::replconf),
+        "Tells what a replica is, can do, and has.";
     "reset" 1 "noscript loading stale fast no_auth / unqueued listening" NO "connection" "6.2.0"
         Session(session::reset), "Makes the connection as new.";
     "restore" -4 "write denyoom / blind dangerous" ONE "generic" "2.6.0"
-        Run::Update(&dump::RESTORE), "Stores a value that DUMP has returned.";
-    "role" 1 "noscript loading stale fast / admin" NO "server" "2.8.12" Session(roles::role),
-        "Tells that the server is a primary without replicas.";
+        Run::Type(&dump::RESTORE), "Stores a value that DUMP has returned.";
+    "restore-asking" -4 "write denyoom asking / keyspace blind dangerous" ONE "server" "3.0.0"
+        Run::Type(&dump::RESTORE), "Stores a value that another node hands over.";
+    "role" 1 "noscript loading stale fast / admin" NO "server" "2.8.12" Session(replicas::role),
+        "Tells whether the server is a primary, and its replicas, or whom it follows.";
     "save" 1 "admin noscript / long" NO "server" "1.0.0" Whole(jobs::save),
         "Makes what is served survive the process, and waits for it.";
     "scan" -2 "readonly / names queued" NO "generic" "2.8.0" Whole(whole::scan),
@@ -204,6 +225,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Describes the engines and structures of all databases.";
     "silica.job" -2 "admin noscript" NO "server" "7.2.0" Whole(jobs::job),
         "Begins a backup, a check or a compaction, says how far it is, or ends it.";
+    "silica.members" -1 "admin noscript / long" NO "server" "7.2.0" Whole(members::members),
+        "Shows the servers that agree about the database, takes one in or lets one go.";
     "silica.migrate" -2 "admin noscript" NO "server" "7.2.0" Whole(whole::migrate),
         "Begins to move a database to another engine, or says how far that is.";
     "silica.record" -3 "admin noscript" NO "server" "7.2.0" Whole(record::record),
@@ -220,14 +243,11 @@ pub(crate) static COMMANDS: &[Command] = table! {
         "Reads a key and returns the stages that finding it went through, and what each took.";
     "silica.stats" 1 "admin noscript" NO "server" "7.2.0" Whole(jobs::stats),
         "Returns every metric of the database.";
+    "slaveof" 3 "admin noscript stale / long" NO "server" "1.0.0"
+        Run::Across(replicaof::replicaof),
+        "Lets the server follow another one, or nobody (older name of REPLICAOF).";
     "slowlog" -2 "" NO "server" "2.2.12" Session(slowlog::help),
         "Commands about the log of slow requests.", SLOWLOG;
-    "sort" -2 "write denyoom / looks dangerous list set sortedset" ONE "generic" "1.0.0"
-        Run::Read(&sort::SORT),
-        "Sorts nothing: strings have no elements.";
-    "sort_ro" -2 "readonly / looks dangerous list set sortedset" ONE "generic" "7.0.0"
-        Run::Read(&sort::SORT),
-        "Sorts nothing: strings have no elements.";
     "spublish" 3 "pubsub loading stale fast / deferred to-channel" NO "pubsub" "7.0.0"
         Whole(topics::publish), "Sends a message to all who listen to a sharded channel.";
     "ssubscribe" -2 "pubsub noscript loading stale / listening channels confirms" NO "pubsub"
@@ -242,6 +262,8 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(topics::sunsubscribe), "Listens no more to sharded channels.";
     "swapdb" 3 "write fast / long keyspace dangerous clears" NO "server" "4.0.0"
         Run::Across(across::swapdb), "Lets two databases have each other's numbers.";
+    "sync" 1 "admin noscript" NO "server" "1.0.0" Session(replicas::sync),
+        "Refuses replicas that know no PSYNC.";
     "time" 1 "loading stale fast / immediate" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
     "touch" -2 "readonly fast / looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),
@@ -256,9 +278,9 @@ pub(crate) static COMMANDS: &[Command] = table! {
         Session(topics::unsubscribe), "Listens no more to channels.";
     "unwatch" 1 "noscript loading stale fast / own" NO "transactions" "2.2.0"
         Session(transaction::unwatch), "Watches no key any more.";
-    "wait" 3 "noscript / connection" NO "generic" "3.0.0" Whole(jobs::wait),
-        "Returns how many replicas have the writes of this connection: none, there are none.";
-    "waitaof" 4 "noscript / connection" NO "generic" "7.2.0" Whole(jobs::waitaof),
+    "wait" 3 "noscript / connection" NO "generic" "3.0.0" Run::Type(&replicas::WAIT),
+        "Waits until replicas have what was written, and returns how many have.";
+    "waitaof" 4 "noscript / connection" NO "generic" "7.2.0" Run::Type(&replicas::WAITAOF),
         "Makes writes survive a power cut, and returns whether they do, here and on replicas.";
     "watch" -2 "noscript loading stale fast / looks own unqueued watches" ALL "transactions" "2.2.0"
         Session(transaction::watch), "Lets the next transaction run only if keys do not change.";

@@ -1,10 +1,10 @@
 //! The commands behind a container such as CLIENT.
 
-use super::Run::{Read, Session, Whole};
+use super::Run::{Apart, Read, Session, Type, Whole};
 use super::{Command, NO, SECOND};
 use crate::resp::{
-    acl, client, clients, config, function, introspect, memory, object, roles, script, slowlog,
-    topics, tracking,
+    acl, client, clients, cluster, cluster::replicas, cluster::show, config, dump, function,
+    introspect, memory, object, roles, script, slowlog, topics, tracking, types::generic,
 };
 
 pub(super) static ACL: &[Command] = table! {
@@ -49,7 +49,7 @@ pub(super) static CLIENT: &[Command] = table! {
         "Returns the connection's number.";
     "client|info" 2 "noscript loading stale" NO "connection" "6.2.0" Session(client::info),
         "Describes this connection.";
-    "client|kill" -3 "admin noscript loading stale" NO "connection" "2.4.0"
+    "client|kill" -3 "admin noscript loading stale / queued" NO "connection" "2.4.0"
         Session(clients::kill), "Closes connections.";
     "client|list" -2 "admin noscript loading stale / long" NO "connection" "2.4.0"
         Whole(clients::list), "Describes all connections.";
@@ -70,26 +70,66 @@ pub(super) static CLIENT: &[Command] = table! {
     "client|trackinginfo" 2 "noscript loading stale" NO "connection" "6.2.0"
         Session(tracking::info), "Returns what the connection is told.";
     "client|unblock" -3 "admin noscript loading stale" NO "connection" "5.0.0"
-        Session(client::unblock), "Returns 0, since nothing blocks a client.";
+        Session(client::unblock), "Ends the wait of a client's request.";
     "client|unpause" 2 "admin noscript loading stale" NO "connection" "6.2.0"
         Session(client::unpause), "Ends the wait of CLIENT PAUSE.";
 };
 
 pub(super) static CLUSTER: &[Command] = table! {
-    "cluster|help" 2 "loading stale" NO "cluster" "5.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|info" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|keyslot" 3 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|myid" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|nodes" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|shards" 2 "loading stale" NO "cluster" "7.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
-    "cluster|slots" 2 "loading stale" NO "cluster" "3.0.0" Session(roles::cluster),
-        "Refused: this server is no part of a cluster.";
+    "cluster|addslots" -3 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::addslots), "Lets this node serve slots that nobody serves.";
+    "cluster|addslotsrange" -4 "admin noscript stale / long queued" NO "cluster" "7.0.0"
+        Apart(cluster::addslots), "Lets this node serve ranges of slots that nobody serves.";
+    "cluster|bumpepoch" 2 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::bumpepoch), "Gives this node an epoch above all others.";
+    "cluster|count-failure-reports" 3 "admin noscript loading stale" NO "cluster" "3.0.0"
+        Session(replicas::count_failure_reports), "Counts the nodes that a node does not answer.";
+    "cluster|countkeysinslot" 3 "stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::countkeysinslot), "Counts the keys of a slot on this node.";
+    "cluster|delslots" -3 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::delslots), "Forgets who serves slots.";
+    "cluster|delslotsrange" -4 "admin noscript stale / long queued" NO "cluster" "7.0.0"
+        Apart(cluster::delslots), "Forgets who serves ranges of slots.";
+    "cluster|failover" -2 "admin noscript loading stale / long" NO "cluster" "3.0.0"
+        Apart(replicas::failover), "Takes the slots of this replica's primary over.";
+    "cluster|flushslots" 2 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::flushslots), "Lets this node serve no slot.";
+    "cluster|forget" 3 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::forget), "Removes a node from the map.";
+    "cluster|getkeysinslot" 4 "stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::getkeysinslot), "Returns keys of a slot on this node.";
+    "cluster|help" 2 "loading stale" NO "cluster" "5.0.0"
+        Session(cluster::help), "Lists the subcommands.";
+    "cluster|info" 2 "loading stale" NO "cluster" "3.0.0"
+        Session(show::info), "Tells the state of the cluster.";
+    "cluster|keyslot" 3 "loading stale" NO "cluster" "3.0.0"
+        Session(show::keyslot), "Returns the slot of a key.";
+    "cluster|links" 2 "loading stale" NO "cluster" "7.0.0"
+        Session(show::links), "Lists the connections to other nodes.";
+    "cluster|meet" -4 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::meet), "Introduces this node and another one to each other.";
+    "cluster|myid" 2 "loading stale" NO "cluster" "3.0.0"
+        Session(show::myid), "Returns the id of this node.";
+    "cluster|nodes" 2 "loading stale" NO "cluster" "3.0.0"
+        Session(show::nodes), "Lists the nodes and their slots.";
+    "cluster|replicas" 3 "admin noscript loading stale" NO "cluster" "5.0.0"
+        Session(show::replicas), "Lists the replicas of a node.";
+    "cluster|replicate" 3 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(replicas::replicate), "Makes this node a replica of another one.";
+    "cluster|reset" -2 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::reset), "Forgets all other nodes and all slots.";
+    "cluster|saveconfig" 2 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::saveconfig), "Writes the map to its file.";
+    "cluster|set-config-epoch" 3 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::set_config_epoch), "Sets the epoch of a node that knows no other.";
+    "cluster|setslot" -4 "admin noscript stale / long queued" NO "cluster" "3.0.0"
+        Apart(cluster::setslot), "Hands a slot over, takes it over, or says whose it is.";
+    "cluster|shards" 2 "loading stale" NO "cluster" "7.0.0"
+        Session(show::shards), "Lists the nodes by the slots that they serve.";
+    "cluster|slaves" 3 "admin noscript loading stale" NO "cluster" "3.0.0"
+        Session(show::replicas), "Lists the replicas of a node.";
+    "cluster|slots" 2 "loading stale" NO "cluster" "3.0.0"
+        Session(show::slots), "Lists ranges of slots and who serves them.";
 };
 
 pub(super) static COMMAND: &[Command] = table! {
@@ -114,13 +154,15 @@ pub(super) static CONFIG: &[Command] = table! {
         "Lists the subcommands.";
     "config|resetstat" 2 "admin noscript loading stale" NO "server" "2.0.0"
         Session(config::resetstat), "Sets the server's counters to zero.";
-    "config|rewrite" 2 "admin noscript loading stale" NO "server" "2.8.0"
-        Session(config::rewrite), "Writes the settings that were changed to the options file.";
+    "config|rewrite" 2 "admin noscript loading stale / queued" NO "server" "2.8.0"
+        Whole(config::rewrite), "Writes the settings that were changed to the options file.";
     "config|set" -4 "admin noscript loading stale" NO "server" "2.0.0"
         Session(config::set), "Changes settings while the server runs.";
 };
 
 pub(super) static DEBUG: &[Command] = table! {
+    "debug|digest-value" -3 "admin noscript loading stale" NO "server" "1.0.0"
+        Type(&dump::DIGEST), "Returns a digest of each key's value, equal for equal values.";
     "debug|help" 2 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_help),
         "Lists the subcommands.";
     "debug|sleep" 3 "admin noscript loading stale / long" NO "server" "1.0.0" Whole(roles::sleep),
@@ -155,7 +197,7 @@ pub(super) static MEMORY: &[Command] = table! {
         "Gives freed memory back to the system.";
     "memory|stats" 2 "" NO "server" "4.0.0" Whole(memory::stats),
         "Returns how memory is used.";
-    "memory|usage" -3 "readonly / looks" SECOND "server" "4.0.0" Read(&memory::USAGE),
+    "memory|usage" -3 "readonly / looks" SECOND "server" "4.0.0" Type(&generic::USAGE),
         "Returns about how many bytes an entry takes.";
 };
 
@@ -167,7 +209,7 @@ pub(super) static MODULE: &[Command] = table! {
 };
 
 pub(super) static OBJECT: &[Command] = table! {
-    "object|encoding" 3 "readonly / looks" SECOND "generic" "2.2.3" Read(&object::ENCODING),
+    "object|encoding" 3 "readonly / looks" SECOND "generic" "2.2.3" Type(&generic::ENCODING),
         "Returns how a value is kept.";
     "object|freq" 3 "readonly / looks" SECOND "generic" "4.0.0" Read(&object::OBJECT),
         "Refused: how often a key is used is not counted.";

@@ -25,6 +25,8 @@ pub(crate) enum Trait {
     Clears,
     /// `into-first`: it reads all keys but the first, which it writes.
     IntoFirst,
+    /// `merges`: it reads all keys and writes the first.
+    Merges,
     /// `into-second`: it reads the first key and writes the second.
     IntoSecond,
     /// `moves`: it reads the first key, and writes it and the second.
@@ -43,10 +45,22 @@ pub(crate) enum Trait {
     Channels,
     /// `counted-keys`: its second argument says how many of those behind it are keys.
     CountedKeys,
+    /// `numbered-first`: its first argument says how many of those behind it are keys.
+    NumberedFirst,
+    /// `numbered-second`: its second argument does; the first is a key if the row says so.
+    NumberedSecond,
+    /// `stores`: it reads the first key, and writes the one behind its last STORE or STOREDIST.
+    Stores,
+    /// `looks-up`: BY and GET among its options name keys by patterns.
+    LooksUp,
+    /// `streams`: its keys are the first half of what stands behind STREAMS.
+    Streams,
     /// `patterns`: its arguments are patterns for channels to listen to.
     Patterns,
     /// `queued`: it may be part of a transaction, though it is about a whole database.
     Queued,
+    /// `behind-keys`: its keys stand behind KEYS, if that is there.
+    BehindKeys,
     /// `confirms`: its answers are told like messages, also where CLIENT REPLY has switched replies
     /// off.
     Confirms,
@@ -65,6 +79,7 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::Names, "names"),
     (Trait::Clears, "clears"),
     (Trait::IntoFirst, "into-first"),
+    (Trait::Merges, "merges"),
     (Trait::IntoSecond, "into-second"),
     (Trait::Moves, "moves"),
     (Trait::RunsQueue, "runs-queue"),
@@ -75,7 +90,13 @@ const WORDS: &[(Trait, &str)] = &[
     (Trait::Channels, "channels"),
     (Trait::Patterns, "patterns"),
     (Trait::CountedKeys, "counted-keys"),
+    (Trait::NumberedFirst, "numbered-first"),
+    (Trait::NumberedSecond, "numbered-second"),
+    (Trait::Stores, "stores"),
+    (Trait::LooksUp, "looks-up"),
+    (Trait::Streams, "streams"),
     (Trait::Queued, "queued"),
+    (Trait::BehindKeys, "behind-keys"),
     (Trait::Confirms, "confirms"),
 ];
 

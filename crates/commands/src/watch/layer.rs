@@ -3,8 +3,8 @@
 use super::{PlaceWatchers, Watchers};
 use silica::engine::transaction::CommitTurns;
 use silica::engine::{
-    Atomic, Durability, Engine, EntryRef, GetSink, KeyRange, Layer, Near, Ordered, RangeSize,
-    Reads, Result, Shard, Snapshot, Update, WriteBatch,
+    Atomic, Durability, Engine, EntryRef, Expected, GetSink, KeyRange, Layer, Near, Op, Ordered,
+    RangeSize, Reads, Result, Shard, Snapshot, Update, WriteBatch,
 };
 use std::sync::Arc;
 
@@ -163,6 +163,27 @@ impl Atomic for Watched {
                 updates
             }),
         })
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        let atomic = crate::engine_calls::atomic(&*self.engine)?;
+        let watchers = self.watchers.now();
+        let keys = ops.iter().map(|op| op.key);
+        watchers.write(keys.clone(), |is_active| match is_active {
+            false => atomic.write_expecting(expected, ops, durability),
+            true => atomic.update_expecting(expected, ops, durability, &mut || {
+                keys.clone().for_each(|key| watchers.mark(key));
+            }),
+        })
+    }
+
+    fn publishes_in_order(&self) -> bool {
+        self.engine.as_atomic().is_some_and(Atomic::publishes_in_order)
     }
 }
 

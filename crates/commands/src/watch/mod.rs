@@ -24,15 +24,44 @@ pub(crate) use self::watches::{Watches, WriteCounter};
 use self::writes::Overlap;
 use crate::places::DatabasePlace;
 use silica_base::HashSeed;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Parts of a table that are locked apart.
 const PARTS: usize = 64;
 
 /// Those who watch keys, by key.
 type Keys = BTreeMap<Box<[u8]>, Vec<Arc<WriteCounter>>>;
+
+thread_local! {
+    /// Keys of which this thread's writes mark nobody just now.
+    static UNTOLD: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Does `work`, whose writes of `keys` end no WATCH: what they change none is about.
+pub(crate) fn untold<'k, T>(keys: impl Iterator<Item = &'k [u8]>, work: impl FnOnce() -> T) -> T {
+    let mut keys = keys.peekable();
+    if keys.peek().is_none() {
+        return work();
+    }
+    /// Forgets the keys, even if the work panics.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            UNTOLD.with_borrow_mut(Vec::clear);
+        }
+    }
+    UNTOLD.with_borrow_mut(|untold| untold.extend(keys.map(Box::from)));
+    let _end = End;
+    work()
+}
+
+/// True if this thread's writes of `key` end no WATCH just now.
+pub(crate) fn is_untold(key: &[u8]) -> bool {
+    UNTOLD.with_borrow(|untold| untold.iter().any(|other| **other == *key))
+}
 
 /// One part of a table.
 #[derive(Default)]
@@ -57,6 +86,17 @@ pub(crate) struct Watchers {
     /// How often somebody has begun to watch keys.
     begun: AtomicU64,
     parts: [Part; PARTS],
+    /// Who notes all keys that are written, if somebody does: in a cluster.
+    noted: OnceLock<Arc<dyn WrittenKeys>>,
+}
+
+/// What wants to know which keys are about to be written.
+pub(crate) trait WrittenKeys: Send + Sync {
+    /// False if it wants to know nothing now.
+    fn is_active(&self) -> bool;
+
+    /// Notes `keys`, before they are written.
+    fn note(&self, keys: &mut dyn Iterator<Item = &[u8]>);
 }
 
 impl Watchers {
@@ -67,6 +107,23 @@ impl Watchers {
             count: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             parts: std::array::from_fn(|_| Part::default()),
+            noted: OnceLock::new(),
+        }
+    }
+
+    /// Has `noted` told which keys are written, from the start on.
+    pub(crate) fn note_in(&self, noted: Arc<dyn WrittenKeys>) {
+        // Nobody else sets it.
+        let _ = self.noted.set(noted);
+    }
+
+    /// Waits until the writes that are under way have ended.
+    pub(crate) fn wait_for_writes(&self) {
+        fence(Ordering::SeqCst);
+        for overlap in writes::under_way(self.id) {
+            while overlap.goes_on() {
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -132,6 +189,7 @@ impl Watchers {
     fn mark(&self, key: &[u8]) {
         let part = self.part(key);
         if part.len.load(Ordering::Relaxed) > 0
+            && !is_untold(key)
             && let Some(list) = part.lock().get(key)
         {
             list.iter().for_each(|marks| marks.add());
@@ -143,10 +201,15 @@ impl Watchers {
     #[inline]
     fn write<'k, T>(
         &self,
-        keys: impl Iterator<Item = &'k [u8]>,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
         work: impl FnOnce(bool) -> T,
     ) -> T {
         writes::announce(self.id, || {
+            if let Some(noted) = self.noted.get()
+                && noted.is_active()
+            {
+                noted.note(&mut keys.clone());
+            }
             let begun = self.begun.load(Ordering::SeqCst);
             let result = work(self.is_active());
             fence(Ordering::SeqCst);

@@ -6,6 +6,7 @@ use crate::budget::{Budget, Share};
 use crate::engine_calls::out_of_memory;
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_base::{HashSeed, KeyHash};
+use silica_types::Kind;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +112,10 @@ impl Watches {
         let mut bytes = Vec::with_capacity(entry.value.len() + 12);
         bytes.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
         bytes.extend_from_slice(&entry.user_bits.to_le_bytes());
-        bytes.extend_from_slice(entry.value);
+        // A stream's groups change, and no WATCH is about these. Whoever writes its entries marks.
+        if Kind::of_user_bits(entry.user_bits) != Some(Kind::Stream) {
+            bytes.extend_from_slice(entry.value);
+        }
         self.seed.hash(&bytes)
     }
 

@@ -4,10 +4,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use silica::{Error, Result};
 use silica_bench_compare::{
-    CacheRequest, CacheRun, Request, Run, ScalingRequest, ScalingRun, Size, caches, compare,
-    scaling, table, thread_counts,
+    AgreementRequest, AgreementRun, BoardDesign, CacheRequest, CacheRun, MovingRequest, MovingRun,
+    OWN_WAYS, Request, Run, ScalingRequest, ScalingRun, Size, TypesRequest, TypesRun, agreement,
+    caches, compare, moving, scaling, table, thread_counts, types,
 };
 use silica_console::{Global, Output, has_terminal};
+use silica_lab::model::{LevelledTables, Rules};
+use silica_lab::simulate::{self, Requests, RocksDbSimulator};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,8 +19,10 @@ use std::sync::atomic::Ordering;
 #[derive(Args)]
 pub(crate) struct CompareArgs {
     /// limits, flash, ordered, sql, memory, server or all; or scaling: stores with 1, 2, 4 and more
-    /// threads; or cache: caches of memory and flash. Stores lie below --path, on the device to be
-    /// measured, or below --out.
+    /// threads; or cache: caches of memory and flash; or types: Redis's types beside Redis; or
+    /// agreement: writes to three members beside etcd; or slots: how long a key waits while its
+    /// slot moves, beside Redis. Stores lie below --path, on the device to be measured, or below
+    /// --out.
     pub(crate) suite: String,
     /// Fewer workloads and keys: less than three minutes.
     #[arg(long, conflicts_with = "toy")]
@@ -28,14 +33,14 @@ pub(crate) struct CompareArgs {
     /// Only these stores.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
-    /// Only these workloads.
+    /// Only these workloads; of types: rates, cache, buffered, synced, memory, queue or board.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) workloads: Vec<String>,
     /// Times that everything is measured, all rounds with fresh processes [default: 2; 1 with
     /// --quick or --toy].
     #[arg(long, value_name = "N")]
     pub(crate) repetitions: Option<usize>,
-    /// Keys in each store.
+    /// Keys in each store; of types: elements of a round; of slots: keys of 10 KiB that move.
     #[arg(long, value_name = "N")]
     pub(crate) keys: Option<u64>,
     /// Factor of the keys that each store has by default.
@@ -54,26 +59,27 @@ pub(crate) struct CompareArgs {
     /// Of scaling: these numbers of threads.
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "threads_max")]
     pub(crate) threads: Vec<usize>,
-    /// Of scaling and cache: seconds of each workload [default: 2 and 10; 0.5 and 3 with --quick].
+    /// Of scaling, cache and agreement: seconds of each workload or round [default: 2, 10 and 6;
+    /// 0.5, 3 and 2 with --quick].
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
-    /// Of scaling: threads that load a server [default: half of the cores, less one].
+    /// Of scaling: threads that load a server [default: half of the cores, less one]; of agreement
+    /// and slots: clients [default: 64 and 2].
     #[arg(long, value_name = "N")]
     pub(crate) clients: Option<usize>,
 }
 
-/// The suite that is about threads.
-const SCALING: &str = "scaling";
-/// The suite of caches that are larger than memory.
-const CACHE: &str = "cache";
+/// Runs a suite with a way of its own.
+type OwnWay = fn(&Global, &CompareArgs, &mut Output) -> Result<()>;
+
+/// What runs each of [`OWN_WAYS`], in its order.
+const RUN_OWN_WAY: [OwnWay; OWN_WAYS.len()] =
+    [run_scaling, run_caches, run_types, run_agreement, run_slots];
 
 /// Runs a suite and shows what it found.
 pub(crate) fn run(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
-    if args.suite == SCALING {
-        return run_scaling(global, args, output);
-    }
-    if args.suite == CACHE {
-        return run_caches(global, args, output);
+    if let Some(at) = OWN_WAYS.iter().position(|name| *name == args.suite) {
+        return RUN_OWN_WAY[at](global, args, output);
     }
     let run = Run {
         request: request(global, args),
@@ -154,6 +160,92 @@ fn run_caches(global: &Global, args: &CompareArgs, output: &mut Output) -> Resul
     }
     *output.object() = silica_bench::json_object(&report)?;
     Ok(())
+}
+
+/// Runs objects of ours and of Redis.
+fn run_types(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let run = TypesRun {
+        request: TypesRequest {
+            size: size(args),
+            only: args.workloads.clone(),
+            rounds: args.repetitions,
+            elements: args.keys,
+            memory_bytes: global.memory,
+        },
+        out: args.out.clone(),
+        stores: global.path.clone(),
+        peer_of_board: &peer_of_board,
+    };
+    let interrupted = silica_console::signals::interruption()?;
+    let report = types(&run, &interrupted, &mut progress(output))?;
+    output.raw(report.text().as_bytes())?;
+    for file in &report.files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+/// Runs groups of members, ours and etcd's.
+fn run_agreement(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let run = AgreementRun {
+        request: AgreementRequest {
+            size: size(args),
+            rounds: args.repetitions,
+            seconds: args.seconds,
+            clients: args.clients,
+            memory_bytes: global.memory,
+        },
+        out: args.out.clone(),
+        stores: global.path.clone(),
+    };
+    let interrupted = silica_console::signals::interruption()?;
+    let report = agreement(&run, &interrupted, &mut progress(output))?;
+    output.raw(report.text().as_bytes())?;
+    for file in &report.files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+/// Moves a slot of ours, and of Redis.
+fn run_slots(global: &Global, args: &CompareArgs, output: &mut Output) -> Result<()> {
+    let run = MovingRun {
+        request: MovingRequest {
+            size: size(args),
+            rounds: args.repetitions,
+            keys: args.keys,
+            clients: args.clients,
+        },
+        out: args.out.clone(),
+        stores: global.path.clone(),
+    };
+    let interrupted = silica_console::signals::interruption()?;
+    let report = moving(&run, &interrupted, &mut progress(output))?;
+    output.raw(report.text().as_bytes())?;
+    for file in &report.files {
+        output.line(format!("wrote {}", file.display()))?;
+    }
+    *output.object() = silica_bench::json_object(&report)?;
+    Ok(())
+}
+
+/// How often RocksDB's levelled compaction writes an entry of a leaderboard, by the simulator.
+fn peer_of_board(design: &BoardDesign) -> Result<f64> {
+    let parameters = LevelledTables {
+        rules: Rules::RocksDb,
+        log: design.buffer as f64,
+        level0_tables: 4,
+        table: design.buffer as f64,
+        base: design.base as f64,
+        multiplier: 10.0,
+        dead_version: 0.0,
+    };
+    let mut simulator = RocksDbSimulator::new(parameters)?;
+    let mut requests = Requests::zipf(design.entries, 0.0, 1)?;
+    let cost = simulate::run(&mut simulator, &mut requests, design.puts, &mut |_, _| {})?;
+    Ok(cost.total())
 }
 
 fn size(args: &CompareArgs) -> Size {

@@ -18,6 +18,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(super) use design::write_calls;
+
+/// Bytes of RocksDB's levels 1, 2, … for `plan`: tenfold, and as many that the optimiser finds.
+pub(super) fn level_bytes_tenfold_and_optimised(
+    plan: &Plan,
+    memory_bytes: u64,
+) -> Result<[Vec<u64>; 2]> {
+    let of = |optimised| {
+        let parameter = Parameter::Levels { memory_bytes, optimised, count: None };
+        design::level_bytes(plan, parameter)
+    };
+    Ok([of(false)?, of(true)?])
+}
+
 #[derive(Args)]
 pub(crate) struct MeasuredArgs {
     /// Directory for models.svg and models.json. Stores lie below --path, or below it.
@@ -208,6 +222,7 @@ pub(crate) fn run(global: &Global, args: &MeasuredArgs, output: &mut Output) -> 
             directory: store.clone(),
             memory_bytes: parameter.memory_bytes(),
             level_bytes: design::level_bytes(plan, *parameter)?,
+            compaction_priority: None,
             server_threads: None,
             set: Vec::new(),
             plan: plan.clone(),

@@ -2,16 +2,13 @@
 
 mod bench;
 mod compare;
-mod didacache;
+mod figures;
 mod flash;
-mod graph;
-mod lfs;
 mod measured;
 mod model;
 mod model_designs;
 mod model_moving;
 mod model_plot;
-mod pmem;
 mod simulate;
 
 pub(crate) use bench::{BenchCommand, run as bench};

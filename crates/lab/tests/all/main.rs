@@ -5,6 +5,7 @@ mod compare;
 mod console;
 mod dida;
 mod drive;
+mod figures;
 mod flash;
 mod flash_engine;
 mod golden;

@@ -13,12 +13,15 @@ const FORMAT: Format = Format {
     name: "memory image",
     magic: b"SiMI",
     version_bytes: 4,
-    version: 2,
-    steps: &[of_one_database],
+    version: 3,
+    steps: &[of_one_database, of_small_values],
 };
 
 /// Version 2 names the databases in bytes that were zeroes before, which say that there is one.
 fn of_one_database(_: &mut Vec<u8>) {}
+
+/// Version 3 numbers large values in bytes that were zeroes before, which say that there are none.
+fn of_small_values(_: &mut Vec<u8>) {}
 
 /// Bytes that everything in the file is a multiple of.
 pub(super) const CHUNK_BYTES: usize = 4096;
@@ -26,6 +29,8 @@ pub(super) const CHUNK_BYTES: usize = 4096;
 const HEADER_BYTES: usize = CHUNK_BYTES;
 /// Where the generations of databases begin in the header.
 const GENERATIONS_AT: usize = 104;
+/// Where the number of the next large value is.
+const LISTS_AT: usize = GENERATIONS_AT + 4 * SPACES_MAX;
 /// Bytes in front of a record's words.
 const HEAD_BYTES: usize = 32;
 /// Bytes of the largest record.
@@ -62,6 +67,8 @@ pub(super) struct Header {
     pub(super) offset_bits: u32,
     /// Of a cache that may have several databases.
     pub(super) family: Option<Kept>,
+    /// The number of the next large value; 0 if there was none yet.
+    pub(super) lists: u64,
 }
 
 fn word_at(bytes: &[u8], at: usize) -> u64 {
@@ -101,6 +108,7 @@ impl Header {
         let generations = self.family.map(|kept| kept.generations).unwrap_or_default();
         let places = chunk[GENERATIONS_AT..].as_chunks_mut::<4>().0.iter_mut();
         places.zip(generations).for_each(|(place, of)| *place = of.to_le_bytes());
+        chunk[LISTS_AT..LISTS_AT + 8].copy_from_slice(&self.lists.to_le_bytes());
         let crc = Checksum::at(self.file, 0).update(&chunk[..HEADER_BYTES - 4]).finish();
         chunk[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     }
@@ -131,11 +139,16 @@ impl Header {
             SPACES_MAX => Some(Kept { order: word_at(chunk, 96), generations }),
             _ => return Err(damaged(88, "no cache has so many databases")),
         };
-        Ok(Header { file, seed, layout, offset_bits: number(4) as u32, family })
+        let lists = word_at(chunk, LISTS_AT);
+        Ok(Header { file, seed, layout, offset_bits: number(4) as u32, family, lists })
     }
 }
 
 impl Header {
+    pub(super) fn has_lists(&self) -> bool {
+        self.lists > 0
+    }
+
     /// Refuses what no partition can have.
     pub(super) fn check(&self) -> Result<()> {
         let is_one = self.layout.is_plausible() && (1..=OFFSET_BITS).contains(&self.offset_bits);

@@ -16,6 +16,7 @@ mod format;
 mod state;
 
 use crate::family::home_of;
+use crate::item::Form;
 use crate::mica::Mica;
 use crate::partition::Partition;
 use crate::words::Frames;
@@ -23,6 +24,7 @@ use format::{Header, Kind, Reader, Record, Writer};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{EntryRef, Op, OpKind};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// An image that a clean stop has left.
 const IMAGE: &str = "image";
@@ -83,9 +85,10 @@ fn write<D: Device>(device: &D, mica: &Mica, progress: &mut dyn FnMut(u64, u64))
         progress(done, whole);
     };
     let file = device.create(NEW, Mode::Direct)?;
-    let mut writer = Writer::new(&file, &header(mica))?;
+    let header = header(mica);
+    let mut writer = Writer::new(&file, &header)?;
     for (number, partition) in mica.partitions.iter().enumerate() {
-        writer.few(Kind::State, number, &state::of(partition))?;
+        writer.few(Kind::State, number, &state::of(partition, header.has_lists()))?;
         writer.words(Kind::Index, number, partition.index().words(), &mut more)?;
         writer.words(Kind::Log, number, partition.log().words(), &mut more)?;
     }
@@ -99,6 +102,7 @@ fn header(mica: &Mica) -> Header {
         layout: mica.layout,
         offset_bits: mica.offset_bits,
         family: mica.family.as_ref().map(|family| family.kept()),
+        lists: mica.lists.load(Relaxed),
     }
 }
 
@@ -170,6 +174,7 @@ fn read<D: Device>(device: &D, mica: &mut Mica) -> Result<Taken> {
     let file = device.open(TAKEN, Mode::Direct)?;
     let (mut reader, header) = Reader::new(&file)?;
     mica.seed = header.seed;
+    mica.lists.store(header.lists, Relaxed);
     if let (Some(_), None) = (header.family, &mica.family) {
         let message = "the memory image is of a cache with several databases; open it as one";
         return Err(Error::new(ErrorKind::Config, message));
@@ -184,12 +189,17 @@ fn read<D: Device>(device: &D, mica: &mut Mica) -> Result<Taken> {
     let too_large = if is_same {
         let count = mica.partitions.len();
         each_partition(&mut reader, count, &mut |number, record| {
-            record.map_or(Ok(()), |record| enter(record, &mica.partitions[number]))
+            let has_lists = header.has_lists();
+            record.map_or(Ok(()), |record| enter(record, &mica.partitions[number], has_lists))
         })?;
         0
     } else {
         header.check()?;
-        read_entries(&mut reader, &header, mica)?
+        let too_large = read_entries(&mut reader, &header, mica)?;
+        if header.has_lists() {
+            mica.settle_all()?;
+        }
+        too_large
     };
     let entries = mica.partitions.iter().map(|p| p.counts.entries.get()).sum();
     Ok(Taken { entries, too_large, age_ms: mica.clock.unix_ms().saturating_sub(header.file) })
@@ -226,11 +236,11 @@ fn missing(partition: usize) -> Error {
 }
 
 /// Stores what a record has of a partition of its layout.
-fn enter(record: &Record<'_>, partition: &Partition) -> Result<()> {
+fn enter(record: &Record<'_>, partition: &Partition, has_lists: bool) -> Result<()> {
     match record.kind {
         Kind::State => {
             let state: Vec<u64> = record.words().collect();
-            let is_one = state::take_over(partition, &state);
+            let is_one = state::take_over(partition, &state, has_lists);
             if is_one { Ok(()) } else { Err(record.wrong("it is no state of a partition")) }
         }
         Kind::Index => record.store(partition.index().words()),
@@ -252,7 +262,7 @@ fn read_entries<F: DeviceFile>(
                 let family = header.family.and(mica.family.as_ref());
                 let Header { layout, offset_bits, .. } = header;
                 let new = || Partition::new(layout, *offset_bits, Frames::Advised, family);
-                enter(record, current.get_or_insert_with(new))?;
+                enter(record, current.get_or_insert_with(new), header.has_lists())?;
             }
             None => too_large += current.take().map_or(Ok(0), |from| put_all(&from, mica))?,
         }
@@ -269,11 +279,17 @@ fn put_all(from: &Partition, mica: &Mica) -> Result<u64> {
     let (mut too_large, mut result) = (0, Ok(()));
     let put = |entries: &mut Vec<Entry>| {
         let ops: Vec<Op<'_>> = entries.iter().map(Entry::op).collect();
-        let put = mica.apply(&ops, usize::MAX);
+        let put = mica.apply_formed(&ops, entries.iter().map(|entry| entry.form));
         entries.clear();
         put
     };
-    from.visit(&mut |key, entry: EntryRef<'_>| {
+    from.visit(&mut |key, form, entry: EntryRef<'_>| {
+        if form == Form::Chunk {
+            if result.is_ok() {
+                result = mica.put_chunk_again(key, entry.value);
+            }
+            return;
+        }
         let has_expired = entry.expires_unix_ms != 0 && entry.expires_unix_ms <= now_ms;
         let is_dead = || from.spaces().is_some_and(|spaces| spaces.place(home_of(key)) == Some(0));
         if result.is_err() || has_expired || is_dead() {
@@ -286,11 +302,15 @@ fn put_all(from: &Partition, mica: &Mica) -> Result<u64> {
         }
         made.extend_from_slice(key);
         let key = &made[..];
-        if mica.check(key.len(), entry.value.len()).is_err() {
+        let is_too_large = match form {
+            Form::List => !mica.takes_list(entry.value),
+            _ => mica.check(0, entry.value.len()).is_err(),
+        };
+        if is_too_large || mica.check(key.len(), 0).is_err() {
             too_large += 1;
             return;
         }
-        entries.push(Entry::new(key, &entry));
+        entries.push(Entry::new(key, form, &entry));
         if entries.len() == TOGETHER {
             result = put(&mut entries);
         }
@@ -311,16 +331,17 @@ struct Entry {
     value: Vec<u8>,
     expires_unix_ms: u64,
     user_bits: u32,
+    form: Form,
 }
 
 impl Entry {
-    fn new(key: &[u8], entry: &EntryRef<'_>) -> Self {
+    fn new(key: &[u8], form: Form, entry: &EntryRef<'_>) -> Self {
         let EntryRef { value, expires_unix_ms, user_bits } = *entry;
-        Entry { key: key.to_vec(), value: value.to_vec(), expires_unix_ms, user_bits }
+        Entry { key: key.to_vec(), value: value.to_vec(), expires_unix_ms, user_bits, form }
     }
 
     fn op(&self) -> Op<'_> {
-        let Entry { key, value, expires_unix_ms, user_bits } = self;
+        let Entry { key, value, expires_unix_ms, user_bits, .. } = self;
         let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
         Op { key, kind: OpKind::Put(EntryRef { value, expires_unix_ms, user_bits }) }
     }

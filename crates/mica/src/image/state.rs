@@ -17,8 +17,9 @@ fn words(partition: &Partition) -> impl Iterator<Item = &AtomicU64> {
     partition.index().state().into_iter().chain(partition.log().state())
 }
 
-/// Everything besides the words of index and log, of a partition that nobody writes.
-pub(super) fn of(partition: &Partition) -> Vec<u64> {
+/// Everything besides the words of index and log, of a partition that nobody writes. `has_lists`
+/// says whether the cache has ever had a large value.
+pub(super) fn of(partition: &Partition, has_lists: bool) -> Vec<u64> {
     let counts = partition.counts.kept().map(Tally::get);
     let mut state = counts.to_vec();
     state.extend(partition.spaces().into_iter().flat_map(Spaces::get));
@@ -27,12 +28,19 @@ pub(super) fn of(partition: &Partition) -> Vec<u64> {
         state.extend(partition.expiry().state().map(|word| word.load(Relaxed)));
         state.extend(partition.store().state());
     }
+    state.extend(has_lists.then(|| partition.counts.chunks.get()));
     state
 }
 
 /// Takes over what [`of`] said of a partition of the same layout; false where that was something
 /// else.
-pub(super) fn take_over(partition: &Partition, state: &[u64]) -> bool {
+pub(super) fn take_over(partition: &Partition, state: &[u64], has_lists: bool) -> bool {
+    let (chunks, state) = match (has_lists, state) {
+        (true, [state @ .., chunks]) => (*chunks, state),
+        (true, []) => return false,
+        (false, _) => (0, state),
+    };
+    partition.counts.chunks.set(chunks);
     let Some((counts, state)) = state.split_first_chunk() else { return false };
     let kept: [&Tally; 4] = partition.counts.kept();
     let counts: &[u64; 4] = counts;

@@ -3,6 +3,7 @@
 mod conformance;
 mod databases;
 mod expiry;
+mod golden;
 mod histories;
 mod image;
 mod memory;

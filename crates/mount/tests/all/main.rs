@@ -2,6 +2,7 @@
 
 mod fsx;
 mod others;
+mod suites;
 mod system_calls;
 
 use silica_mount::{LfsOptions, MountOptions, Mounted, Shape, Volume, now};
@@ -34,9 +35,28 @@ impl Mount {
     }
 
     fn mount(&mut self) -> silica_base::Result<()> {
-        let volume = Volume::open(&self.image(), LfsOptions::default())?;
         // Nobody else is let in: that takes a setting of the system if the user is not root.
-        let options = MountOptions { allows_others: false, ..MountOptions::default() };
+        self.mount_for(false)
+    }
+
+    /// Mounts again so that all users reach it; `None`, and words, if that does not work here.
+    fn open_to_others(mut self) -> Option<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let everybody = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.directory.path(), everybody).unwrap();
+        self.unmount();
+        match self.mount_for(true) {
+            Ok(()) => Some(self),
+            Err(error) => {
+                eprintln!("skipped: no mount for other users here: {error}");
+                None
+            }
+        }
+    }
+
+    fn mount_for(&mut self, allows_others: bool) -> silica_base::Result<()> {
+        let volume = Volume::open(&self.image(), LfsOptions::default())?;
+        let options = MountOptions { allows_others, ..MountOptions::default() };
         self.mounted = Some(Mounted::new(volume, &self.path(), &options)?);
         Ok(())
     }

@@ -2,18 +2,35 @@
 
 use super::Mount;
 use silica_base::test_size;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// Runs a program; `None`, and words, if it is not installed.
-fn run(name: &str, arguments: &[&str], directory: &Path) -> Option<String> {
-    let output = match Command::new(name).args(arguments).current_dir(directory).output() {
-        Ok(output) => output,
+/// Runs a program; `None`, and words, if it is not installed. Returns what it printed.
+pub(super) fn run(name: &str, arguments: &[&str], directory: &Path) -> Option<String> {
+    run_with(name, arguments, directory, "")
+}
+
+/// Runs a program that reads `input`; `None`, and words, if it is not installed.
+pub(super) fn run_with(
+    name: &str,
+    arguments: &[&str],
+    directory: &Path,
+    input: &str,
+) -> Option<String> {
+    let mut command = Command::new(name);
+    command.args(arguments).current_dir(directory).stdin(Stdio::piped());
+    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = match started {
+        Ok(child) => child,
         Err(error) => {
             eprintln!("skipped: {name} cannot be started: {error}");
             return None;
         }
     };
+    // Inputs are short, and who ends without reading them has its reasons in its exit code.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} {arguments:?}: {said}{errors}");

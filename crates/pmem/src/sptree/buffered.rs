@@ -18,7 +18,6 @@ use super::check::check_locked;
 use super::entry::Torn;
 use super::layout::{Slot, tag_of};
 use super::leaf::{Leaf, is_possible};
-use super::lock::{begin_read, try_lock};
 use super::log::Record;
 use super::nodes::Node;
 use super::tree::{Locked, SpTree};
@@ -249,8 +248,7 @@ fn lock_if<'t, R: Region>(
     wanted: impl FnOnce(Node<'t>) -> bool,
 ) -> Option<Locked<'t>> {
     let node = tree.nodes.get(number);
-    let seen = begin_read(node.lock_word())?;
-    let locked = try_lock(node.lock_word(), seen).then_some(Locked { node })?;
+    let locked = Locked::unless_busy(node)?;
     wanted(node).then_some(locked)
 }
 

@@ -5,7 +5,6 @@
 //! one, so a split pays two microseconds of it. Until the next pass, an opening walks more links.
 
 use super::anchors::SPACING;
-use super::lock::{begin_read, try_lock};
 use super::root::upgrade;
 use super::tree::{Locked, SpTree, Upkeep};
 use silica_base::Result;
@@ -97,12 +96,7 @@ enum Added {
 
 fn add<R: Region>(tree: &SpTree<R>, low: &[u8], number: u32) -> Result<Added> {
     let node = tree.nodes.get(number);
-    let is_locked =
-        begin_read(node.lock_word()).is_some_and(|seen| try_lock(node.lock_word(), seen));
-    if !is_locked {
-        return Ok(Added::Busy);
-    }
-    let locked = Locked { node };
+    let Some(locked) = Locked::unless_busy(node) else { return Ok(Added::Busy) };
     // While the node is locked, its leaf stays in the list if it is in the top layer now.
     if !tree.top.names(low, number) {
         return Ok(Added::Busy);

@@ -9,7 +9,6 @@ use super::buffered::detach;
 use super::check::check_locked;
 use super::layout::{BITMAP, NEXT, SUM, checked, sum_word};
 use super::leaf::bits;
-use super::lock::{begin_read, try_lock};
 use super::plan::Fold;
 use super::tree::{Locked, SpTree};
 use crate::space::Change as WordChange;
@@ -97,7 +96,5 @@ pub(crate) fn merge_small<R: Region>(tree: &SpTree<R>, key: &[u8]) -> Result<boo
 
 /// Locks a node unless somebody else has it.
 fn lock<R: Region>(tree: &SpTree<R>, number: u32) -> Option<Locked<'_>> {
-    let node = tree.nodes.get(number);
-    let seen = begin_read(node.lock_word())?;
-    try_lock(node.lock_word(), seen).then_some(Locked { node })
+    Locked::unless_busy(tree.nodes.get(number))
 }

@@ -219,6 +219,7 @@ impl Nodes {
 mod tests {
     use super::*;
     use crate::sptree::lock::unlock;
+    use crate::sptree::tree::Locked;
     use silica_base::Prng;
 
     #[test]
@@ -234,6 +235,23 @@ mod tests {
             passed += (0..100).filter(|_| node.may_have(prng.next_u64())).count();
         }
         assert!(passed < 200 * 100 * 4 / 100, "{passed} of 20000");
+    }
+
+    #[test]
+    fn who_does_not_get_a_lock_leaves_it_as_it_is() {
+        let nodes = Nodes::new();
+        let node = nodes.get(nodes.make(4096, false).unwrap());
+        let seen = begin_read(node.lock_word()).unwrap();
+        let word = || node.lock_word().load(Ordering::Relaxed);
+        let holder = Locked::at(node, seen).unwrap();
+        let held = word();
+        assert!(Locked::at(node, seen).is_none() && Locked::unless_busy(node).is_none());
+        assert_eq!(word(), held);
+        drop(holder);
+        let free = word();
+        assert!(Locked::at(node, seen).is_none(), "the version of before");
+        assert_eq!(word(), free);
+        assert!(Locked::unless_busy(node).is_some() && free % 2 == 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::counts::Counts;
 use super::entry::Torn;
 use super::history::{History, Kept};
 use super::leaf::Leaf;
-use super::lock::unlock;
+use super::lock::{begin_read, try_lock, unlock};
 use super::log::Log;
 use super::nodes::{Node, Nodes};
 use super::options::Config;
@@ -85,6 +85,22 @@ pub(crate) const CLOSED: u64 = 2;
 /// A node whose lock is held until this is dropped.
 pub(crate) struct Locked<'n> {
     pub(crate) node: Node<'n>,
+}
+
+impl<'n> Locked<'n> {
+    /// Locks `node` if its version still is `seen`.
+    #[inline(always)]
+    pub(crate) fn at(node: Node<'n>, seen: u64) -> Option<Self> {
+        // Made only by the holder: the drop of one that nobody wanted would unlock what another
+        // thread holds, or leave a free lock odd for ever.
+        if try_lock(node.lock_word(), seen) { Some(Locked { node }) } else { None }
+    }
+
+    /// Locks `node` unless somebody else has it.
+    #[inline(always)]
+    pub(crate) fn unless_busy(node: Node<'n>) -> Option<Self> {
+        Locked::at(node, begin_read(node.lock_word())?)
+    }
 }
 
 impl Drop for Locked<'_> {

@@ -219,8 +219,8 @@ fn lock_leaf<'t, R: Region>(
             unfold(tree, bounds.node, MANY)?;
             continue;
         }
-        if super::lock::try_lock(node.lock_word(), bounds.version) {
-            return Ok(Locked { node });
+        if let Some(locked) = Locked::at(node, bounds.version) {
+            return Ok(locked);
         }
         backoff.pause();
     }

@@ -10,7 +10,6 @@ use super::change::Change;
 use super::check::{check_locked, check_node};
 use super::entry::check_sizes;
 use super::layout::tag_of;
-use super::lock::try_lock;
 use super::merge::merge_small;
 use super::nodes::{NUMBER_BITS, Node};
 use super::plan::Plan;
@@ -192,8 +191,8 @@ fn lock_node<'t, R: Region>(
             continue;
         }
         prefetch_of(tree, node);
-        if try_lock(node.lock_word(), version) {
-            return Ok(Some((Locked { node }, number, version)));
+        if let Some(locked) = Locked::at(node, version) {
+            return Ok(Some((locked, number, version)));
         }
         backoff.pause();
     }

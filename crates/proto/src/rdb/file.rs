@@ -4,15 +4,19 @@
 //! "REDIS" | version, 4 digits | (operation u8 | its fields)… | 0xFF | CRC-64 of all before u64
 //! ```
 
+use super::object::{self, Object};
 use super::reader::{Fault, Reader};
 use super::value::{push_len, push_string};
-use super::{TYPE_STRING, VERSION, VERSION_MAX, crc64, skip};
+use super::{TYPE_STRING, VERSION_MAX, crc64, skip};
 use std::borrow::Cow;
 use std::fmt;
 
 /// The auxiliary field that has the user bits of the entry behind it, as a decimal number. Redis
 /// passes over fields that it does not know.
 pub const USER_BITS: &str = "silica-user-bits";
+
+/// The version that files are written in.
+const FILE_VERSION: u16 = 10;
 
 const MAGIC: &[u8; 5] = b"REDIS";
 const HEADER_BYTES: usize = 9;
@@ -46,8 +50,28 @@ pub struct Entry<'a> {
     pub user_bits: u32,
 }
 
+impl Entry<'_> {
+    /// True unless it has expired at `now_ms`.
+    pub fn is_live(&self, now_ms: u64) -> bool {
+        self.expires_unix_ms == 0 || self.expires_unix_ms > now_ms
+    }
+}
+
+/// A value that is no string, with its key and what belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObjectEntry {
+    /// Number of its database.
+    pub database: u64,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Object,
+    /// When it expires, in Unix milliseconds; 0 for never.
+    pub expires_unix_ms: u64,
+}
+
 /// What stands at the start of the bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
     /// Its end is not among the bytes.
     Cut,
@@ -55,7 +79,13 @@ pub enum Event<'a> {
     Nothing,
     /// A string.
     Entry(Entry<'a>),
-    /// A value of another type, by the type's name.
+    /// A value that is no string.
+    Object(ObjectEntry),
+    /// The text of a library of functions.
+    Function(Cow<'a, [u8]>),
+    /// An auxiliary field: its name and its value.
+    Field(Cow<'a, [u8]>, Cow<'a, [u8]>),
+    /// A value of a module.
     Other(&'static str),
     /// The end, where the checksum was right.
     End,
@@ -161,6 +191,7 @@ impl FileReader {
                     let bits = std::str::from_utf8(&value).ok().and_then(|bits| bits.parse().ok());
                     self.user_bits = bits.ok_or(Fault::Data)?;
                 }
+                return Ok(Event::Field(name, value));
             }
             DATABASE => self.database = reader.len()?,
             EXPIRES_MS => self.expires_unix_ms = u64::from_le_bytes(reader.chunk()?),
@@ -179,7 +210,7 @@ impl FileReader {
             }
             IDLE => drop(reader.len()?),
             FREQUENCY => drop(reader.byte()?),
-            FUNCTION => reader.skip_string()?,
+            FUNCTION => return Ok(Event::Function(reader.string(self.len_max)?)),
             MODULE => {
                 reader.len()?;
                 skip::module(reader)?;
@@ -195,9 +226,17 @@ impl FileReader {
             let Self { database, expires_unix_ms, user_bits, .. } = *self;
             Event::Entry(Entry { database, key, value, expires_unix_ms, user_bits })
         } else {
-            reader.skip_string()?;
-            let name = skip::object(kind, reader)?;
-            Event::Other(name.ok_or(Stop::Error(FileError::Type(kind)))?)
+            let key = reader.string(self.len_max)?.into_owned();
+            match object::read(kind, reader, self.len_max)? {
+                Some(value) => {
+                    let Self { database, expires_unix_ms, .. } = *self;
+                    Event::Object(ObjectEntry { database, key, value, expires_unix_ms })
+                }
+                None => {
+                    let name = skip::object(kind, reader)?;
+                    Event::Other(name.ok_or(Stop::Error(FileError::Type(kind)))?)
+                }
+            }
         };
         (self.expires_unix_ms, self.user_bits) = (0, 0);
         Ok(event)
@@ -241,7 +280,8 @@ impl FileWriter {
         let mut writer = FileWriter { sum: 0, database: None };
         writer.append(out, |out| {
             out.extend_from_slice(MAGIC);
-            out.extend_from_slice(format!("{VERSION:04}").as_bytes());
+            // The one that streams are written in: what else there is reads alike in both.
+            out.extend_from_slice(format!("{FILE_VERSION:04}").as_bytes());
         });
         writer
     }
@@ -250,6 +290,23 @@ impl FileWriter {
         let before = out.len();
         append(out);
         self.sum = crc64(self.sum, &out[before..]);
+    }
+
+    /// Appends an auxiliary field to `out`.
+    pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        self.append(out, |out| {
+            out.push(FIELD);
+            push_string(out, name);
+            push_string(out, value);
+        });
+    }
+
+    /// Appends the text of a library of functions to `out`.
+    pub fn function(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        self.append(out, |out| {
+            out.push(FUNCTION);
+            push_string(out, text);
+        });
     }
 
     /// Appends an entry to `out`.
@@ -272,6 +329,24 @@ impl FileWriter {
             out.push(TYPE_STRING);
             push_string(out, &entry.key);
             push_string(out, &entry.value);
+        });
+    }
+
+    /// Appends a value that is no string to `out`.
+    pub fn object(&mut self, entry: &ObjectEntry, out: &mut Vec<u8>) {
+        let is_new = self.database.replace(entry.database) != Some(entry.database);
+        self.append(out, |out| {
+            if is_new {
+                out.push(DATABASE);
+                push_len(out, entry.database);
+            }
+            if entry.expires_unix_ms != 0 {
+                out.push(EXPIRES_MS);
+                out.extend_from_slice(&entry.expires_unix_ms.to_le_bytes());
+            }
+            out.push(object::type_of(&entry.value));
+            push_string(out, &entry.key);
+            object::write_value(&entry.value, out);
         });
     }
 
@@ -366,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_passed_over_by_name() {
+    fn objects_are_read_and_modules_passed_over() {
         // What a redis-server 7.0 keeps of RPUSH, SADD, ZADD, HSET and XADD with a group.
         let mut body = b"REDIS0010".to_vec();
         body.extend_from_slice(b"\xfa\x09redis-ver\x057.0.1\xfe\x00\xfb\x02\x01");
@@ -374,24 +449,45 @@ mod tests {
         body.extend_from_slice(b"\xfd\x01\x00\x00\x00\x04\x01h\x01\x01f\x01v");
         body.extend_from_slice(b"\x05\x01z\x01\x01m\0\0\0\0\0\0\xf0\x3f");
         body.extend_from_slice(b"\x03\x01y\x02\x01m\x011\x01n\xfe");
-        body.extend_from_slice(b"\x12\x01q\x01\x02\x03abc");
-        body.extend_from_slice(b"\x0b\x01i\x04\x02\0\0\0");
+        body.extend_from_slice(b"\x12\x01q\x01\x01\x03abc");
+        // A module's value: its number, and its end.
+        body.extend_from_slice(b"\x07\x01o\x05\x00");
+        body.extend_from_slice(b"\x0b\x01i\x0a\x02\0\0\0\x01\0\0\0\x05\0");
         body.extend_from_slice(b"\x00\x01k\xc0\x0c");
         body.push(END);
         let sum = crc64(0, &body);
         body.extend_from_slice(&sum.to_le_bytes());
-        let (mut reader, mut at, mut others) = (FileReader::new(LEN_MAX), 0, Vec::new());
+        let (mut reader, mut at) = (FileReader::new(LEN_MAX), 0);
+        let (mut others, mut objects) = (Vec::new(), Vec::new());
         let entry = loop {
             let (event, taken) = reader.next(&body[at..]).unwrap();
             at += taken;
             match event {
                 Event::Other(name) => others.push(name),
+                Event::Object(object) => objects.push(object),
                 Event::Entry(entry) => break entry,
-                Event::Nothing => {}
+                Event::Nothing | Event::Function(_) | Event::Field(..) => {}
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(others, ["list", "hash", "zset", "zset", "list", "set"]);
+        assert_eq!(others, ["module"]);
+        let text = |text: &str| text.as_bytes().to_vec();
+        let scores = |pairs: &[(&str, f64)]| {
+            Object::Zset(pairs.iter().map(|(member, score)| (text(member), *score)).collect())
+        };
+        let want = [
+            ("l", Object::List(vec![text("a"), text("b")]), 0),
+            ("h", Object::Hash(vec![(text("f"), text("v"), 0)]), 1000),
+            ("z", scores(&[("m", 1.0)]), 0),
+            ("y", scores(&[("m", 1.0), ("n", f64::INFINITY)]), 0),
+            ("q", Object::List(vec![text("abc")]), 0),
+            ("i", Object::Set(vec![text("5")]), 0),
+        ];
+        for (object, (key, value, expires)) in objects.iter().zip(want) {
+            assert_eq!((&object.key, &object.value), (&text(key), &value));
+            assert_eq!(object.expires_unix_ms, expires);
+        }
+        assert_eq!(objects.len(), 6);
         assert_eq!((&*entry.key, &*entry.value), (&b"k"[..], &b"12"[..]));
         assert_eq!(entry.expires_unix_ms, 0, "the expiry was the hash's");
         assert_eq!(reader.next(&body[at..]).unwrap().0, Event::End);

@@ -1,17 +1,22 @@
-//! Redis's RDB encoding, as far as strings go: values of DUMP and RESTORE ([`dump`], [`restore`]),
-//! and whole files ([`FileReader`], [`FileWriter`]).
+//! Redis's RDB encoding: values of DUMP and RESTORE ([`dump`], [`restore_any`]), and whole files
+//! ([`FileReader`], [`FileWriter`]).
 //!
-//! Files have strings with their expiry. Values of other types are recognised and passed over, so
-//! that the strings behind them are found. User bits of an entry, which RDB does not have, are in
-//! an auxiliary field before it, which Redis passes over ([`USER_BITS`]).
+//! Values of modules are recognised and passed over, so that what is behind them is found. User
+//! bits of an entry, which RDB does not have, are in an auxiliary field before it, which Redis
+//! passes over ([`USER_BITS`]).
 
 mod file;
+mod object;
+mod packed;
 mod reader;
 mod skip;
 mod value;
 
-pub use file::{Entry, Event, FileError, FileReader, FileWriter, USER_BITS};
-pub use value::{Wrong, dump, reply_dump, restore, unpacked_bytes};
+pub use file::{Entry, Event, FileError, FileReader, FileWriter, ObjectEntry, USER_BITS};
+pub use object::{Object, Stream, StreamConsumer, StreamGroup, StreamId};
+pub use value::{
+    Restored, Wrong, dump, dump_object, reply_dump, restore, restore_any, unpacked_bytes,
+};
 
 /// The version that is written, which every Redis since 5.0 reads. Strings have not changed since.
 const VERSION: u16 = 9;

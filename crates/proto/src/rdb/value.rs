@@ -1,4 +1,4 @@
-//! One string: how it is written, and the payloads of DUMP and RESTORE.
+//! Strings, and the payloads of DUMP and RESTORE.
 //!
 //! ```text
 //! type u8 (0 = string) | string | version u16 | CRC-64 of all before u64
@@ -7,6 +7,7 @@
 //! Both numbers at the end are little-endian. A string is a length and its bytes, an integer of 1,
 //! 2 or 4 bytes, or compressed with LZF. We write lengths and integers, and read all of them.
 
+use super::object::{self, Object};
 use super::reader::{Fault, Reader};
 use super::{
     COMPRESSED, INT_8, INT_16, INT_32, LEN_6, LEN_14, LEN_32, LEN_64, SPECIAL, TYPE_STRING,
@@ -49,10 +50,14 @@ fn dump_head(value: &[u8]) -> (Vec<u8>, bool) {
 
 /// Appends a payload of `head` and `value`.
 fn push_payload(head: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    push_payload_of(head, value, VERSION, out);
+}
+
+fn push_payload_of(head: &[u8], value: &[u8], version: u16, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(head);
     out.extend_from_slice(value);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     let sum = crc64(0, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
 }
@@ -125,11 +130,52 @@ pub(super) fn push_len(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Returns the value in `payload`, which may have `len_max` bytes.
+/// What a payload has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Restored<'a> {
+    /// A string.
+    String(Cow<'a, [u8]>),
+    /// Anything else.
+    Object(Object),
+}
+
+/// Returns `object` as a payload.
+pub fn dump_object(object: &Object) -> Vec<u8> {
+    let (mut head, mut out) = (Vec::new(), Vec::new());
+    object::write(object, &mut head);
+    push_payload_of(&head, b"", object_version(object), &mut out);
+    out
+}
+
+/// The version of RDB that `object` is written in.
+fn object_version(object: &Object) -> u16 {
+    match object::type_of(object) {
+        24 => VERSION_MAX,
+        19 => 10,
+        _ => VERSION,
+    }
+}
+
+/// Returns the string in `payload`, which may have `len_max` bytes.
 ///
 /// # Errors
-/// What is wrong with the payload.
+/// What is wrong with the payload; it is no string, say.
 pub fn restore(payload: &[u8], len_max: usize) -> Result<Cow<'_, [u8]>, Wrong> {
+    match payload.first() {
+        None | Some(&TYPE_STRING) => {}
+        Some(kind) => {
+            footer(payload)?;
+            return Err(Wrong::Type(*kind));
+        }
+    }
+    match restore_any(payload, len_max)? {
+        Restored::String(value) => Ok(value),
+        Restored::Object(_) => Err(Wrong::Data),
+    }
+}
+
+/// What is before the footer of `payload`, if that is right.
+fn footer(payload: &[u8]) -> Result<&[u8], Wrong> {
     let end = payload.len().checked_sub(FOOTER_BYTES).ok_or(Wrong::Footer)?;
     let (version, sum) = payload[end..].split_first_chunk::<2>().ok_or(Wrong::Footer)?;
     let sum: [u8; 8] = sum.try_into().map_err(|_| Wrong::Footer)?;
@@ -137,12 +183,24 @@ pub fn restore(payload: &[u8], len_max: usize) -> Result<Cow<'_, [u8]>, Wrong> {
     if !is_known || crc64(0, &payload[..end + 2]) != u64::from_le_bytes(sum) {
         return Err(Wrong::Footer);
     }
-    let (kind, rest) = payload[..end].split_first().ok_or(Wrong::Data)?;
-    if *kind != TYPE_STRING {
-        return Err(Wrong::Type(*kind));
-    }
+    Ok(&payload[..end])
+}
+
+/// Returns the value in `payload`, whose strings may have `len_max` bytes.
+///
+/// # Errors
+/// What is wrong with the payload.
+pub fn restore_any(payload: &[u8], len_max: usize) -> Result<Restored<'_>, Wrong> {
+    let (kind, rest) = footer(payload)?.split_first().ok_or(Wrong::Data)?;
     let mut reader = Reader(rest);
-    let value = reader.string(len_max).map_err(|_: Fault| Wrong::Data)?;
+    let wrong = |_: Fault| Wrong::Data;
+    let value = match *kind {
+        TYPE_STRING => Restored::String(reader.string(len_max).map_err(wrong)?),
+        kind => {
+            let object = object::read(kind, &mut reader, len_max).map_err(wrong)?;
+            Restored::Object(object.ok_or(Wrong::Type(kind))?)
+        }
+    };
     if reader.0.is_empty() { Ok(value) } else { Err(Wrong::Data) }
 }
 

@@ -6,6 +6,7 @@
 mod history;
 mod page;
 mod prometheus;
+mod replicas;
 mod series;
 mod status;
 mod why;

@@ -1,5 +1,6 @@
 //! Every counter in the text format of Prometheus.
 
+use super::replicas;
 use super::why::explained;
 use silica::engine::{MetricKind, MetricVisitor};
 use silica::tune::recommend::WHY_METRICS;
@@ -28,6 +29,7 @@ pub(super) fn metrics(service: &Service) -> String {
         head(&mut out, &name, doc, MetricKind::Counter);
         line(&mut out, format_args!("{name} {value}"));
     }
+    out += &replicas::metrics(&service.info(&["replication"]).unwrap_or_default());
     engines(service, &mut out);
     models(service, &mut out);
     out

@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// Sections of INFO that are asked for. `keyspace` reads entries to see how many expire, which a
 /// page that is refreshed each second must not do.
-const SECTIONS: [&str; 7] =
-    ["server", "clients", "memory", "persistence", "stats", "cpu", "silica"];
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "silica"];
 
 /// Connections and slow requests that are listed.
 const CLIENTS_MAX: usize = 50;
@@ -69,9 +69,13 @@ fn fields(info: &str) -> Map<String, Value> {
     all
 }
 
+/// Characters of the longest number; ids of digits are longer.
+const NUMBER_CHARS_MAX: usize = 24;
+
 /// A field of INFO: a number if it is written as one.
 fn value_of(text: &str) -> Value {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"-.".contains(&byte));
+    let is_number = text.len() <= NUMBER_CHARS_MAX
+        && text.bytes().all(|byte| byte.is_ascii_digit() || b"-.".contains(&byte));
     let whole = || text.parse::<u64>().ok().map(Number::from);
     let broken = || text.parse().ok().and_then(Number::from_f64);
     match whole().or_else(broken).filter(|_| is_number) {

@@ -32,8 +32,8 @@ pub(crate) use hub::Hub;
 pub(crate) use loop_shard::{LoopShard, loop_shards};
 
 use silica::engine::{
-    Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
-    Intent, Layer, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
+    Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, Expected,
+    GetSink, Intent, Layer, Op, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
 use silica_commands::{BurstLimits, Change, Judged, Owners, PlaceWatchers};
 use std::cell::RefCell;
@@ -280,6 +280,25 @@ impl Atomic for Direct {
                 atomic(engine)?.update_all(keys, durability, decide)
             })
         })
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        let keys = expected.iter().map(|expected| expected.key);
+        let keys = keys.chain(ops.iter().map(|op| op.key));
+        self.with_loop_shard(|mut loop_shard| {
+            self.alone(&mut loop_shard, keys, |engine| {
+                atomic(engine)?.write_expecting(expected, ops, durability)
+            })
+        })
+    }
+
+    fn publishes_in_order(&self) -> bool {
+        self.engine.as_atomic().is_some_and(Atomic::publishes_in_order)
     }
 }
 

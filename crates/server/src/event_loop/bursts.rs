@@ -4,7 +4,7 @@
 use super::EventLoop;
 use crate::at_hand::AtHand;
 use crate::conn::Planned;
-use silica_commands::{Burst, Executor, Lane, Output};
+use silica_commands::{Burst, Executor, Lane, Output, Waited};
 use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -105,12 +105,17 @@ impl EventLoop {
     /// Adds a connection's requests to the burst that they belong to.
     pub(super) fn place(&mut self, slot: usize) {
         let Some(conn) = &mut self.conns[slot] else { return };
-        let Some(work) = conn.planned.take() else { return };
+        if conn.parked {
+            return;
+        }
+        let Some(mut work) = conn.planned.take() else { return };
         if self.service.pause.holds(&work.input, work.left(), self.now_ms) {
             conn.planned = Some(work);
             self.held.insert(slot);
             return;
         }
+        conn.woken = false;
+        work.input.may_wait = true;
         conn.in_flight = Some(work.input.held_bytes());
         conn.tell_if_left();
         let owner = conn.owner;
@@ -220,12 +225,15 @@ impl EventLoop {
             let unused = conn.push(output.out);
             // From here on the connection counts it.
             drop(output.claim);
+            let wait = output.waits;
+            input.waited = Waited::Not;
             if output.next < input.requests.len() {
                 conn.planned = Some(Planned { input, next: output.next });
             } else {
                 self.recycle(input);
             }
             unused.into_iter().for_each(|bytes| self.keep_bytes(bytes));
+            self.park(slot, wait.as_ref());
             if self.send(slot).is_err() {
                 self.close(slot);
                 continue;

@@ -295,7 +295,8 @@ fn write(
     if batch.is_empty() {
         return true;
     }
-    let written = engine.write_each(&batch, service.options.durability);
+    let durability = service.options.durability;
+    let written = service.write_told(0, &batch, || engine.write_each(&batch, durability));
     service.tell_written(0, &batch);
     written.inspect_err(|error| log::error!("writing for datagrams: {error}")).is_ok()
 }

@@ -9,7 +9,7 @@ use silica_base::{Prng, test_size};
 use silica_engine::{Engine, Result};
 use silica_server::{Config, Databases, Mode, Server};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The databases of a cache.
 struct Shared(CacheDatabases);
@@ -117,21 +117,24 @@ fn nobody_sees_half_of_a_swap() {
         let mut first = Client::connect(&server);
         script(&mut first, "SET name a -> OK\nSELECT 1 -> OK\nSET name b -> OK");
         let stop = AtomicBool::new(false);
+        let seen: [[AtomicU64; 2]; 2] = Default::default();
         std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut client = Client::connect(&server);
-                    let mut seen = [0; 2];
+            for seen in &seen {
+                let (name, server, stop) = (&name, &server, &stop);
+                scope.spawn(move || {
+                    let mut client = Client::connect(server);
                     while !stop.load(Ordering::Relaxed) {
                         script(&mut client, "MULTI -> OK\nSELECT 0 -> QUEUED\nGET name -> QUEUED");
                         script(&mut client, "SELECT 1 -> QUEUED\nGET name -> QUEUED");
                         match client.ask("EXEC").as_str() {
-                            "[OK 'a' OK 'b']" => seen[0] += 1,
-                            "[OK 'b' OK 'a']" => seen[1] += 1,
-                            other => panic!("{name}: {other}"),
-                        }
+                            "[OK 'a' OK 'b']" => seen[0].fetch_add(1, Ordering::Relaxed),
+                            "[OK 'b' OK 'a']" => seen[1].fetch_add(1, Ordering::Relaxed),
+                            other => {
+                                stop.store(true, Ordering::Relaxed);
+                                panic!("{name}: {other}")
+                            }
+                        };
                     }
-                    assert!(seen.iter().all(|times| *times > 0), "{name}: {seen:?}");
                 });
             }
             scope.spawn(|| {
@@ -143,11 +146,21 @@ fn nobody_sees_half_of_a_swap() {
                     assert_eq!(client.ask(&format!("SET other {n}")), "OK");
                 }
             });
-            for _ in 0..test_size(200, 2_000, 50_000) {
+            let least = test_size(200, 2_000, 50_000);
+            // A reader may have to wait for its turn.
+            let is_over = |n| {
+                let all = seen.iter().flatten().all(|times| times.load(Ordering::Relaxed) > 0);
+                n >= least && (all || n >= 1_000_000) || stop.load(Ordering::Relaxed)
+            };
+            for _ in (0..).take_while(|n| !is_over(*n)) {
                 assert_eq!(first.ask("SWAPDB 0 1"), "OK");
             }
             stop.store(true, Ordering::Relaxed);
         });
+        assert!(
+            seen.iter().flatten().all(|times| times.load(Ordering::Relaxed) > 0),
+            "{name}: {seen:?}"
+        );
         server.stop();
     }
 }

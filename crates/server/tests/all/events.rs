@@ -7,7 +7,7 @@ use silica_server::{Config, Mode};
 use std::time::{Duration, Instant};
 
 /// What `ear` has heard so far, a line for each message.
-fn heard(ear: &mut Client) -> Vec<String> {
+pub(crate) fn heard(ear: &mut Client) -> Vec<String> {
     let mut all = Vec::new();
     ear.send(b"PING\r\n");
     loop {
@@ -19,7 +19,7 @@ fn heard(ear: &mut Client) -> Vec<String> {
 }
 
 /// A connection that hears all events of `classes`, which it chooses.
-fn listen(mut ear: Client, classes: &str) -> Client {
+pub(crate) fn listen(mut ear: Client, classes: &str) -> Client {
     ear.ask("HELLO 3");
     assert_eq!(ear.ask(&format!("CONFIG SET notify-keyspace-events {classes}")), "OK");
     assert_eq!(ear.ask("PSUBSCRIBE __key*"), ">['psubscribe' '__key*' :1]");

@@ -12,8 +12,15 @@ const END: &str = "<!-- end -->";
 /// Set, the page is written instead of compared.
 const WRITE: &str = "SILICA_WRITE_PAGES";
 /// Groups in the order of the page.
-const GROUPS: [&str; 9] = [
+const GROUPS: [&str; 16] = [
     "string",
+    "hash",
+    "list",
+    "set",
+    "sorted-set",
+    "stream",
+    "geo",
+    "hyperloglog",
     "generic",
     "bitmap",
     "transactions",

@@ -70,11 +70,19 @@ for protocol_name, options in [("bytes", {}), ("text", {"decode_responses": True
     assert r.rename("s", "t") and r.copy("t", "u") and r.exists("s", "t", "u") == 2
     assert r.mset({"a": 1, "b": 2}) and r.msetnx({"b": 3, "c": 4}) is False
     assert r.unlink("a", "b", "c") == 2
+    # Objects of every type.
+    assert r.lpush("list", 1, 2) == 2 and r.lrange("list", 0, -1) == [text("2"), text("1")]
+    assert r.hset("hash", mapping={"f": "v", "g": 1}) == 2
+    assert r.hgetall("hash") == {text("f"): text("v"), text("g"): text("1")}
+    assert r.sadd("set", "x", "y") == 2 and r.smembers("set") == {text("x"), text("y")}
+    assert r.zadd("zset", {"a": 1, "b": 2.5}) == 2 and r.zscore("zset", "b") == 2.5
+    assert r.xadd("stream", {"f": "v"}, id="1-1") == text("1-1") and r.xlen("stream") == 1
+    assert r.pfadd("counter", "a", "b") == 1 and r.pfcount("counter") == 2
     try:
-        r.lpush("list", 1)
-        raise AssertionError("there are no lists")
+        r.lpush("hash", 1)
+        raise AssertionError("a hash is no list")
     except redis.ResponseError as error:
-        assert "stores strings and has no lists" in str(error), error
+        assert "wrong kind of value" in str(error), error
     assert r.info("server")["redis_mode"] == "standalone"
     assert r.object("refcount", "t") == 1 and r.memory_usage("t") > 10
     assert r.restore("v", 5000, r.dump("t"), replace=True) and r.get("v") == r.get("t")

@@ -173,7 +173,10 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
         for copied in found {
             self.promote(missing[copied.index], versions[places[copied.index]], &copied)?;
         }
-        self.count(keys.len(), hits, back_hits);
+        // Ratios of hits are those of users, who wait.
+        if intent == Intent::Foreground {
+            self.count(keys.len(), hits, back_hits);
+        }
         Ok(())
     }
 

@@ -52,15 +52,15 @@ fn an_entry_over_the_limits_is_named_and_can_go_first() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let keyspace = fill(&store, "silt", 3000, 64);
-    // More than mica takes.
-    keyspace.put("the large one", vec![7; 2 << 20]).unwrap();
+    // More than mica takes with its half of the memory.
+    keyspace.put("the large one", vec![7; 3 << 20]).unwrap();
     let error = migrate(&store, "mica").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     assert!(error.to_string().contains("the large one"), "{error}");
     assert_whole(&store, &keyspace, "silt", 3000, 64);
     keyspace.put("still", "writable").unwrap();
     keyspace.delete("still").unwrap();
-    assert_eq!(keyspace.get("the large one").unwrap().map(|value| value.len()), Some(2 << 20));
+    assert_eq!(keyspace.get("the large one").unwrap().map(|value| value.len()), Some(3 << 20));
     keyspace.delete("the large one").unwrap();
     assert_eq!(migrate(&store, "mica").unwrap(), 3000);
     assert_whole(&store, &keyspace, "mica", 3000, 64);
@@ -73,11 +73,11 @@ fn a_user_may_write_what_is_over_the_targets_limits() {
     let keyspace = fill(&store, "silt", 3000, 64);
     let writes = &mut |at: MigrateProgress| {
         let is_half = at.phase == "copy" && at.entries >= 1000;
-        if is_half { keyspace.put("the large one", vec![7; 2 << 20]) } else { Ok(()) }
+        if is_half { keyspace.put("the large one", vec![7; 3 << 20]) } else { Ok(()) }
     };
     let error = store.migrate("k", "mica", &FORGETS, writes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
-    assert_eq!(keyspace.get("the large one").unwrap().map(|value| value.len()), Some(2 << 20));
+    assert_eq!(keyspace.get("the large one").unwrap().map(|value| value.len()), Some(3 << 20));
     keyspace.delete("the large one").unwrap();
     assert_whole(&store, &keyspace, "silt", 3000, 64);
     assert_eq!(migrate(&store, "mica").unwrap(), 3000);

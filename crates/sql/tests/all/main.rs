@@ -8,6 +8,7 @@ mod keyspaces;
 mod long_keys;
 mod memory;
 mod model;
+mod objects;
 mod same;
 mod spill;
 mod sql;

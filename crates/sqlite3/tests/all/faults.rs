@@ -1,4 +1,5 @@
-//! Devices that are full, and that fail, below programs on the shared library.
+//! Devices that are full, and that fail, below programs on the shared library, and connections that
+//! are in each other's way.
 
 use crate::{library, python};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,18 @@ fn a_full_disk_refuses_whole_transactions_and_deletes_make_room() {
     }
     let script = format!("{mount} && exec env LD_PRELOAD=\"$4\" \"$2\" \"$3\" \"$1\"");
     passes(&mut in_namespace(&script), "full disk: passed");
+}
+
+#[test]
+fn connections_to_one_database_see_what_they_see_on_sqlites_storage() {
+    let Some(python) = python() else {
+        println!("left out: there is no Python");
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(python);
+    command.arg(source("connections.py")).arg(scratch.path()).env("LD_PRELOAD", library());
+    passes(&mut command, "connections: passed");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod faults;
 mod programs;
+mod tcl;
 
 use std::sync::OnceLock;
 

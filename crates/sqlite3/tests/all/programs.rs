@@ -43,13 +43,16 @@ const DJANGO_LABELS_LONG: [&str; 26] = [
     "datetimes",
 ];
 
-fn source(path: &str) -> PathBuf {
+pub(crate) fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// The directory of something that `fetch` gets into an empty one, once; `None`, and why, if it
 /// cannot be had.
-fn fetched(name: &str, fetch: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
+pub(crate) fn fetched(
+    name: &str,
+    fetch: impl FnOnce(&Path) -> Result<(), String>,
+) -> Option<PathBuf> {
     let place = library().with_file_name("programs").join(name);
     if place.join("complete").exists() {
         return Some(place);
@@ -69,7 +72,7 @@ fn fetched(name: &str, fetch: impl FnOnce(&Path) -> Result<(), String>) -> Optio
 }
 
 /// Runs a command to its end, and returns what it said, also if it fails.
-fn say(command: &mut Command) -> Result<String, String> {
+pub(crate) fn say(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|e| format!("{command:?} does not start: {e}"))?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if output.status.success() { Ok(said) } else { Err(said) }

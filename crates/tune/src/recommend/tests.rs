@@ -133,9 +133,11 @@ fn what_cannot_be_done_is_excluded_and_named() {
     let kept = Asked::new("keys=1M gets=1 memory=1GiB");
     let found = recommend(&kept.question()).unwrap();
     assert!(found.excluded.iter().any(|e| e.engine == "mica" && e.why.contains("forgets")));
-    let large = Asked::new("keys=1k value=2MiB gets=1 memory=1GiB volatile");
-    let found = recommend(&large.question()).unwrap();
-    assert!(found.excluded.iter().any(|e| e.engine == "mica" && e.why.contains("values")));
+    let large = Asked::new("keys=1k value=600MiB gets=1 memory=4GiB volatile");
+    let refused = recommend(&large.question()).unwrap_err().to_string();
+    for engine in ["wip", "silt", "mica"] {
+        assert!(refused.contains(&format!("{engine}: its values have at most")), "{refused}");
+    }
 }
 
 #[test]

@@ -76,6 +76,12 @@ c_functions! {
     fn rocksdb_flushoptions_destroy(options: *mut FlushOptions);
     fn rocksdb_flushoptions_set_wait(options: *mut FlushOptions, wait: c_uchar);
 
+    fn rocksdb_get_options_from_string(
+        base: *const Options,
+        text: *const c_char,
+        options: *mut Options,
+        error: *mut *mut c_char,
+    );
     fn rocksdb_options_create() -> *mut Options;
     fn rocksdb_options_destroy(options: *mut Options);
     fn rocksdb_options_set_create_if_missing(options: *mut Options, value: c_uchar);

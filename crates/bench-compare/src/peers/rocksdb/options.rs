@@ -3,7 +3,9 @@
 use super::api::{Api, Options, TableOptions};
 use crate::peer::{Setting, Setup};
 use crate::peers::directory;
-use std::ffi::c_int;
+use crate::peers::leveled::Interface;
+use silica::{Error, ErrorKind, Result};
+use std::ffi::{CString, c_int};
 
 /// Write buffers; one is filled while others are flushed.
 const WRITE_BUFFERS: u64 = 4;
@@ -60,6 +62,7 @@ pub(super) struct Knobs {
     partitioned: bool,
     compression: Compression,
     level_bytes: Vec<u64>,
+    compaction_priority: Option<String>,
 }
 
 impl Knobs {
@@ -84,6 +87,7 @@ impl Knobs {
             partitioned: filters + indexes > block_cache_bytes as f64 / 2.0,
             compression,
             level_bytes: setup.level_bytes.clone(),
+            compaction_priority: setup.compaction_priority.clone(),
         }
     }
 
@@ -195,6 +199,11 @@ impl Knobs {
                 self.compression.of_interface().0.to_string(),
                 "compared both off and on",
             ),
+            row(
+                "compaction_pri",
+                self.compaction_priority.clone().unwrap_or_else(|| "default".to_string()),
+                "least overlap with the next level first",
+            ),
             row("stats_dump_period_sec", "0".to_string(), "nothing is written but data"),
         ]
     }
@@ -232,6 +241,35 @@ impl Knobs {
             api.rocksdb_options_set_block_based_table_factory(o, table);
             api.rocksdb_block_based_options_destroy(table);
             o
+        }
+    }
+
+    /// `options` with the table that is compacted next chosen as asked for; the caller destroys
+    /// what comes back instead of `options`.
+    ///
+    /// # Errors
+    /// `Io` if this RocksDB has no such choice.
+    pub(super) fn with_priority(
+        &self,
+        api: &Api,
+        interface: &Interface,
+        options: *mut Options,
+    ) -> Result<*mut Options> {
+        let Some(priority) = &self.compaction_priority else { return Ok(options) };
+        let wrong = |_| Error::new(ErrorKind::Config, "compaction_pri has a zero byte");
+        let text = CString::new(format!("compaction_pri={priority}")).map_err(wrong)?;
+        // SAFETY: both options are alive during the call; the text ends with a zero byte. The first
+        // go as soon as the second have a copy.
+        unsafe {
+            let chosen = api.rocksdb_options_create();
+            let outcome = interface.tried(|error| {
+                api.rocksdb_get_options_from_string(options, text.as_ptr(), chosen, error)
+            });
+            api.rocksdb_options_destroy(options);
+            if outcome.is_err() {
+                api.rocksdb_options_destroy(chosen);
+            }
+            outcome.map(|()| chosen)
         }
     }
 
@@ -276,6 +314,7 @@ mod tests {
             directory,
             memory_bytes: 1 << 20,
             level_bytes,
+            compaction_priority: None,
             server_threads: None,
             set: Vec::new(),
             plan,

@@ -121,7 +121,8 @@ impl Kind {
     }
 }
 
-pub(super) fn connect(name: &str, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
+/// `count` connections to the server called `name`.
+pub(crate) fn connect(name: &str, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
     let ends = (0..count).map(|_| {
         let end = TcpStream::connect(address)?;
         end.set_nodelay(true)?;

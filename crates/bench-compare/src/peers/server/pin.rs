@@ -34,6 +34,11 @@ impl Pinning {
         }
     }
 
+    /// Servers that are several processes share all cores with their clients.
+    pub(super) fn shared() -> Self {
+        Pinning { parts: None, ..Self::of_machine() }
+    }
+
     fn of(all: CpuSet) -> Self {
         let last = (0..CpuSet::MAX_CPU).rev().find(|&core| all.is_set(core));
         let parts = last.filter(|_| all.count() > 1).map(|last| {

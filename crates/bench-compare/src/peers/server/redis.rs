@@ -4,7 +4,7 @@ use super::client::Dialect;
 use super::pin::Pinning;
 use super::process::{Address, Process, ask_version, free_port, loopback, socket_in};
 use super::wire::{Parsed, Wire, line, nonsense, number, push_number};
-use super::{Transport, models_cache};
+use super::{Kept, Transport, models_cache};
 use crate::peer::Setup;
 use ::silica::{Durability, Error, ErrorKind, Result};
 use silica_bench::Sink;
@@ -59,6 +59,21 @@ pub(super) fn start_cache(
     let memory = memory_bytes.to_string();
     let arguments = ["--appendonly", "no", "--maxmemory", &memory];
     let arguments = [&arguments[..], &["--maxmemory-policy", "allkeys-lru"]].concat();
+    start_with(directory, &arguments, Transport::Tcp, pinning)
+}
+
+/// A server of objects, over TCP; what survives is written to its append-only file.
+pub(super) fn start_typed(
+    directory: &Path,
+    kept: Kept,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let (appendonly, appendfsync) = match kept {
+        Kept::Memory => ("no", "no"),
+        Kept::Buffered => ("yes", "everysec"),
+        Kept::Synced => ("yes", "always"),
+    };
+    let arguments = ["--appendonly", appendonly, "--appendfsync", appendfsync];
     start_with(directory, &arguments, Transport::Tcp, pinning)
 }
 

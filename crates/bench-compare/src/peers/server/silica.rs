@@ -3,7 +3,7 @@
 use super::pin::Pinning;
 use super::process::{Address, Process, ask_version};
 use super::wire::Wire;
-use super::{redis, text};
+use super::{Kept, redis, text};
 use crate::peer::Setup;
 use ::silica::{Durability, Error, ErrorKind, Result};
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const VARIABLE: &str = "SILICA_SERVER";
 const STORE: &str = "store";
 
 /// The program: the one that is named, or this one, or one beside it.
-fn program() -> Result<PathBuf> {
+pub(super) fn program() -> Result<PathBuf> {
     let me = std::env::current_exe().map_err(|e| Error::io("looking for this program", e))?;
     find(std::env::var_os(VARIABLE), &me).ok_or_else(|| {
         let message = format!(
@@ -104,6 +104,26 @@ pub(super) fn start(setup: &Setup, pinning: Pinning) -> Result<(Process, Address
 /// As a cache in memory, over TCP.
 pub(super) fn start_tcp_cache(setup: &Setup, pinning: Pinning) -> Result<(Process, Address)> {
     start_tcp(setup, pinning, &["--cache", &setup.memory_bytes.to_string()])
+}
+
+/// A server of objects, over TCP: a cache, or a store with the writes that `kept` asks for.
+pub(super) fn start_typed(
+    directory: &Path,
+    kept: Kept,
+    memory_bytes: u64,
+    pinning: Pinning,
+) -> Result<(Process, Address)> {
+    let memory = memory_bytes.to_string();
+    let greet = |address: &Address| redis::greet(NAME, address);
+    let find = |said: &str| address(said).map(Address::Tcp);
+    let start = |arguments: &[&str]| start_with(directory, 1, pinning, arguments, find, greet);
+    let durability = if kept == Kept::Synced { "synced" } else { "buffered" };
+    match kept {
+        Kept::Memory => start(&["--cache", &memory]),
+        Kept::Buffered | Kept::Synced => {
+            start(&[STORE, "--durability", durability, "--memory", &memory])
+        }
+    }
 }
 
 /// The flash of a cache, in the directory of the run.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -114,6 +114,32 @@ impl Server {
         Self::start_by(path, || Server::spawn_as(path, command))
     }
 
+    /// Starts a server at a certain address and waits until it answers.
+    pub fn start_at(path: &Path, listen: &str, extra: &[&str]) -> Server {
+        let port = listen.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+        Self::start_by(path, || {
+            let log = std::fs::File::create(path.with_extension("log")).expect("a log");
+            let mut command = silica(&["serve", arg(path), "--listen", listen]);
+            command.args(extra).stdout(Stdio::null()).stderr(log);
+            Server { child: command.spawn().expect("the binary starts"), port }
+        })
+    }
+
+    /// Starts Redis as a node of a cluster, whose files are in `dir`.
+    pub fn start_redis_node(dir: &Path) -> Server {
+        let command = |listen: &str| {
+            let (host, port) = listen.split_once(':').expect("an address");
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", host, "--port", port, "--save", "", "--dir", arg(dir)]);
+            // Its other port is 10000 above the first by itself, which may be no port.
+            let bus = port.parse::<u32>().map_or(0, |port| port ^ 1).to_string();
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &bus]);
+            command.stdin(Stdio::null());
+            command
+        };
+        Self::start_by(&dir.join("redis"), || Server::spawn_as(&dir.join("redis"), command))
+    }
+
     /// Starts Redis in `dir`, whose dump.rdb it takes and SAVE writes; `path` names its log.
     pub fn start_redis_in(dir: &Path, path: &Path) -> Server {
         let command = |listen: &str| {
@@ -148,6 +174,30 @@ impl Server {
             command
         };
         Self::start_by(path, || Server::spawn_as(path, command))
+    }
+
+    /// Starts a server on a file system of `size` of its own, mounted at `disk`, which only that
+    /// process sees; `path` names its log. `None` if nothing can be mounted here.
+    pub fn start_on_disk_of(
+        path: &Path,
+        disk: &Path,
+        size: &str,
+        extra: &[&str],
+    ) -> Option<Server> {
+        let script = format!("mount -t tmpfs -o size={size} none \"$0\" && exec \"$@\"");
+        let within = |words: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--mount", "sh", "-c", &script, arg(disk)]);
+            command.args(words).stdin(Stdio::null());
+            command
+        };
+        let can_mount = within(&["true"]).output().is_ok_and(|output| output.status.success());
+        let store = disk.join("store");
+        let command = |listen: &str| {
+            let silica = [env!("CARGO_BIN_EXE_silica"), "serve", arg(&store), "--listen", listen];
+            within(&[&silica[..], extra].concat())
+        };
+        can_mount.then(|| Self::start_by(path, || Server::spawn_as(path, command)))
     }
 
     fn start_by(path: &Path, spawn: impl Fn() -> Server) -> Server {
@@ -268,10 +318,23 @@ pub struct Client {
 impl Client {
     /// Connects to the loopback device.
     pub fn connect(port: u16) -> io::Result<Client> {
-        let write = TcpStream::connect(("127.0.0.1", port))?;
+        Self::over(TcpStream::connect(("127.0.0.1", port))?)
+    }
+
+    /// Connects to `address`, within `limit`.
+    pub fn connect_to(address: SocketAddr, limit: Duration) -> io::Result<Client> {
+        Self::over(TcpStream::connect_timeout(&address, limit)?)
+    }
+
+    fn over(write: TcpStream) -> io::Result<Client> {
         write.set_nodelay(true)?;
         write.set_read_timeout(Some(START_LIMIT))?;
         Ok(Client { read: BufReader::new(write.try_clone()?), write })
+    }
+
+    /// Waits no longer than `limit` for each reply from now on.
+    pub fn limit(&self, limit: Duration) {
+        self.write.set_read_timeout(Some(limit)).expect("a limit above zero");
     }
 
     /// Another way to send to the same connection, for a thread of its own.

@@ -1,4 +1,4 @@
-"""Programs that keep strings in Redis or memcached, each doing its main job: `programs.py PORT`."""
+"""Programs that keep their data in Redis or memcached, each doing its main job: `programs.py PORT`."""
 
 import sys
 import threading
@@ -12,9 +12,13 @@ import pymemcache
 import redis
 from django.conf import settings
 from flask_limiter.util import get_remote_address
-from limits import RateLimitItemPerMinute
+from limits import RateLimitItemPerMinute, RateLimitItemPerSecond
 from limits.storage import storage_from_string
-from limits.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
+from limits.strategies import (
+    FixedWindowRateLimiter,
+    MovingWindowRateLimiter,
+    SlidingWindowCounterRateLimiter,
+)
 
 PORT = int(sys.argv[1])
 URL = f"redis://127.0.0.1:{PORT}/0"
@@ -93,7 +97,7 @@ def django_cache():
 
 
 def limiters():
-    """Flask-Limiter, and limits below it with the strategies that need strings only."""
+    """Flask-Limiter, and limits below it with each of its strategies."""
     app = flask.Flask("app")
     limiter = flask_limiter.Limiter(get_remote_address, app=app, storage_uri=URL)
 
@@ -109,9 +113,15 @@ def limiters():
         limiter = FixedWindowRateLimiter(storage)
         hits = [limiter.hit(RateLimitItemPerMinute(2), "user", scheme) for _ in range(3)]
         assert hits == [True, True, False], (scheme, hits)
-    sliding = SlidingWindowCounterRateLimiter(storage_from_string(URL))
-    hits = [sliding.hit(RateLimitItemPerMinute(2), "sliding") for _ in range(3)]
-    assert hits == [True, True, False], hits
+    for kind in (SlidingWindowCounterRateLimiter, MovingWindowRateLimiter):
+        limiter = kind(storage_from_string(URL))
+        hits = [limiter.hit(RateLimitItemPerMinute(2), kind.__name__) for _ in range(3)]
+        assert hits == [True, True, False], (kind, hits)
+    moving, second = MovingWindowRateLimiter(storage_from_string(URL)), RateLimitItemPerSecond(1)
+    assert moving.hit(second, "user") and not moving.hit(second, "user")
+    assert moving.get_window_stats(second, "user").remaining == 0
+    time.sleep(1.1)
+    assert moving.hit(second, "user")
 
 
 def memcached():

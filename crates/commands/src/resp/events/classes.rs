@@ -11,13 +11,13 @@ pub(crate) struct Classes(u16);
 const LETTERS: &[(u8, Classes)] = &[
     (b'g', Classes::GENERIC),
     (b'$', Classes::STRING),
-    (b'l', Classes(1 << 4)),
-    (b's', Classes(1 << 5)),
-    (b'h', Classes(1 << 6)),
-    (b'z', Classes(1 << 7)),
+    (b'l', Classes::LIST),
+    (b's', Classes::SET),
+    (b'h', Classes::HASH),
+    (b'z', Classes::ZSET),
     (b'x', Classes::EXPIRED),
     (b'e', Classes::EVICTED),
-    (b't', Classes(1 << 10)),
+    (b't', Classes::STREAM),
     (b'd', Classes(1 << 11)),
     (b'n', Classes::NEW),
     (b'K', Classes::KEYSPACE),
@@ -36,6 +36,11 @@ impl Classes {
     /// Commands that any type has.
     pub(crate) const GENERIC: Classes = Classes(1 << 2);
     pub(crate) const STRING: Classes = Classes(1 << 3);
+    pub(crate) const LIST: Classes = Classes(1 << 4);
+    pub(crate) const SET: Classes = Classes(1 << 5);
+    pub(crate) const HASH: Classes = Classes(1 << 6);
+    pub(crate) const ZSET: Classes = Classes(1 << 7);
+    pub(crate) const STREAM: Classes = Classes(1 << 10);
     pub(crate) const EXPIRED: Classes = Classes(1 << 8);
     pub(crate) const EVICTED: Classes = Classes(1 << 9);
     /// A key that was not there.

@@ -16,7 +16,7 @@ pub(crate) use self::classes::Classes;
 pub(crate) use self::names::{miss, of_across, of_alone, of_update, of_write};
 pub(crate) use self::timers::burst as timers_burst;
 
-use self::timers::Timers;
+pub(crate) use self::timers::Timers;
 use crate::budget::{Budget, Share};
 use crate::service::Service;
 use crate::topics::Kind;

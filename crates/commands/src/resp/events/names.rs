@@ -47,7 +47,7 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
         Some(head) => return of_memcached(db, head, key, effect, out),
         None => find(args.get(0)).map_or("", |command| command.name),
     };
-    let &Effect { existed, became, expires_unix_ms } = effect;
+    let &Effect { existed, became, expires_unix_ms, .. } = effect;
     let misses = matches!(command, "getdel" | "getex" | "getset")
         || command == "set" && args.from(3).any(|word| word.eq_ignore_ascii_case(b"get"))
         || command == "bitfield" && is_read_only(args);
@@ -67,8 +67,7 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
         }
         Became::Put => {}
     }
-    // RESTORE removes what it replaces.
-    if !existed || command == "restore" {
+    if !existed {
         out.push(new(db, key));
     }
     let (class, name) = match command {
@@ -86,7 +85,6 @@ pub(crate) fn of_update(db: u8, args: Args<'_>, key: &[u8], effect: &Effect, out
         "incr" | "incrby" | "decr" | "decrby" => (STRING, "incrby"),
         "incrbyfloat" => (STRING, "incrbyfloat"),
         "setbit" | "bitfield" => (STRING, "setbit"),
-        "restore" => (GENERIC, "restore"),
         "persist" => (GENERIC, "persist"),
         "getex" if expires_unix_ms == 0 => (GENERIC, "persist"),
         "getex" | "expire" | "pexpire" | "expireat" | "pexpireat" => (GENERIC, "expire"),
@@ -139,7 +137,7 @@ fn kind_of(head: &Head) -> Kind {
 
 /// The events that Redis has for what a client of memcached has done.
 fn of_memcached(db: u8, head: &Head, key: &[u8], effect: &Effect, out: &mut Vec<Event>) {
-    let &Effect { existed, became, expires_unix_ms } = effect;
+    let &Effect { existed, became, expires_unix_ms, .. } = effect;
     let at = Expiry::At(expires_unix_ms);
     match became {
         Became::Kept => return,

@@ -20,7 +20,7 @@ const MEMORY_SHARE: usize = 8;
 const STEP: usize = 256;
 
 /// A key and its database.
-type Name = (u8, Arc<[u8]>);
+pub(crate) type Name = (u8, Arc<[u8]>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -39,7 +39,7 @@ impl Inner {
 
 /// Keys and the times when they expire.
 #[derive(Debug)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     inner: Mutex<Inner>,
     share: Share,
     bytes_max: usize,
@@ -47,7 +47,7 @@ pub(super) struct Timers {
 
 impl Timers {
     /// None, whose memory is part of `share`'s budget of `budget_bytes` bytes.
-    pub(super) fn new(share: Share, budget_bytes: usize) -> Self {
+    pub(crate) fn new(share: Share, budget_bytes: usize) -> Self {
         Timers { inner: Mutex::default(), share, bytes_max: budget_bytes / MEMORY_SHARE }
     }
 
@@ -80,6 +80,11 @@ impl Timers {
         inner.by_time.insert((at, name.clone()));
     }
 
+    /// Notes when a key of database `db` expires; 0 for never.
+    pub(crate) fn note_at(&self, db: u8, key: &[u8], at: u64) {
+        self.set(&mut self.lock(), &(db, Arc::from(key)), at);
+    }
+
     /// Notes what `event` says of its key's time.
     pub(super) fn note(&self, event: &Event) {
         let named = |key: &[u8]| (event.db, Arc::from(key));
@@ -101,7 +106,7 @@ impl Timers {
     }
 
     /// Forgets a key whose time is over at `now_ms`; true if it is.
-    pub(super) fn take_if_due(&self, db: u8, key: &[u8], now_ms: u64) -> bool {
+    pub(crate) fn take_if_due(&self, db: u8, key: &[u8], now_ms: u64) -> bool {
         let mut inner = self.lock();
         if inner.by_time.first().is_none_or(|(at, _)| *at > now_ms) {
             return false;
@@ -114,12 +119,12 @@ impl Timers {
         is_due
     }
 
-    pub(super) fn has_due(&self, now_ms: u64) -> bool {
+    pub(crate) fn has_due(&self, now_ms: u64) -> bool {
         self.lock().by_time.first().is_some_and(|(at, _)| *at <= now_ms)
     }
 
     /// Some keys whose time is over at `now_ms`, all of one database.
-    fn due(&self, now_ms: u64) -> Vec<Name> {
+    pub(crate) fn due(&self, now_ms: u64) -> Vec<Name> {
         let inner = self.lock();
         let due = inner.by_time.iter().take_while(|(at, _)| *at <= now_ms).map(|(_, name)| name);
         let db = due.clone().next().map(|name| name.0);
@@ -127,7 +132,7 @@ impl Timers {
     }
 
     /// Forgets the keys of a database, or of all.
-    pub(super) fn clear(&self, db: Option<u8>) {
+    pub(crate) fn clear(&self, db: Option<u8>) {
         let mut inner = self.lock();
         let names: Vec<Name> = inner.by_name.keys().cloned().collect();
         for name in names.iter().filter(|name| db.is_none_or(|db| db == name.0)) {

@@ -12,13 +12,16 @@ use crate::budget::Claim;
 use crate::burst::{Args, Input};
 use crate::clients::Client;
 use crate::engine_calls::error_text;
+use crate::exec::HoldAll;
+use crate::replication::Effects;
 use crate::resp::events::Event;
 use crate::service::Service;
+use crate::topics::Kind;
 use silica::engine::Engine;
 use silica_lua::{Answer, Call, Failure, Source, Stop, sha1_hex};
 use silica_proto::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Nanoseconds that a script may run on a thread that others wait for: as long as a large burst.
 const SHORT_NS: u64 = 5_000_000;
@@ -67,6 +70,8 @@ pub(crate) struct ScriptCall {
     changed: Mutex<Vec<Box<[u8]>>>,
     /// What its commands have done, if somebody wants to know.
     events: Mutex<Vec<Event>>,
+    /// What replicas are told of it.
+    effects: Mutex<Effects>,
     /// Messages that wait until its transaction has taken effect.
     announced: Mutex<Vec<Message>>,
 }
@@ -78,8 +83,8 @@ impl ScriptCall {
         is_read_only: bool,
         is_tracked: bool,
     ) -> Self {
-        let (changed, events, announced) = Default::default();
-        ScriptCall { user, client, is_read_only, is_tracked, changed, events, announced }
+        let (changed, events, effects, announced) = Default::default();
+        ScriptCall { user, client, is_read_only, is_tracked, changed, events, effects, announced }
     }
 
     /// Sends the messages of a script whose transaction has taken effect.
@@ -93,6 +98,11 @@ impl ScriptCall {
         if !events.is_empty() {
             self.events.lock().unwrap_or_else(PoisonError::into_inner).append(events);
         }
+    }
+
+    /// What replicas are told of it.
+    pub(crate) fn effects(&self) -> MutexGuard<'_, Effects> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What its commands have done, if somebody wanted to know.
@@ -116,6 +126,8 @@ pub(crate) struct Environment<'e> {
     pub(crate) claim: &'e Claim,
     pub(crate) now_ms: u64,
     pub(crate) place: Place,
+    /// Held when it takes effect.
+    pub(crate) turn: &'e HoldAll<'e>,
 }
 
 /// What is run.
@@ -250,6 +262,7 @@ impl ScriptCall {
                 }
             }
         }
+        self.effects().clear();
         Err(format!(
             "ERR others have changed the script's keys during each of {RUNS_MAX} runs; make it \
              shorter, or use fewer keys that others write"
@@ -266,12 +279,13 @@ impl ScriptCall {
         run: &mut RunCommand<'_>,
         running: Option<Arc<Running>>,
     ) -> Ran {
-        let &Environment { service, db, engine, whole, claim, now_ms, .. } = environment;
+        let &Environment { service, db, engine, whole, claim, now_ms, turn, .. } = environment;
         let bytes_max = service.budget.max() / 4;
         let step = Step::new(engine, now_ms, bytes_max);
         let claimed = claim.bytes();
         // It may run again: only its last run counts.
         self.take_events();
+        self.effects().clear();
         let mut commands = Commands {
             service,
             user: &self.user,
@@ -299,11 +313,12 @@ impl ScriptCall {
             Err(Failure::Stopped(Stop::Preempted)) => Ran::Postponed,
             Err(failure @ (Failure::Stopped(_) | Failure::Syntax(_) | Failure::Memory)) => {
                 self.take_events();
+                self.effects().clear();
                 Ran::Answer(Err(worker::text(&failure, service)))
             }
-            Ok(answer) => self.commit(step, Ok(answer)),
+            Ok(answer) => self.commit(step, Ok(answer), turn),
             // What it wrote before its error stays.
-            Err(Failure::Script(text)) => self.commit(step, Err(text)),
+            Err(Failure::Script(text)) => self.commit(step, Err(text), turn),
         };
         if matches!(ran, Ran::Answer(_)) {
             shown.iter().for_each(|line| service.monitors.show(service, line));
@@ -321,22 +336,31 @@ impl ScriptCall {
     }
 
     /// Makes what `step` has written everybody's; `answer` is the script's answer then.
-    fn commit(&self, step: Step<'_>, answer: Result<Answer, String>) -> Ran {
+    fn commit(&self, step: Step<'_>, answer: Result<Answer, String>, turn: &HoldAll<'_>) -> Ran {
+        (turn.hold)();
         match step.commit(&[], &mut |_, _| true) {
-            Ok(None) => Ran::Again,
+            Ok(None) => {
+                (turn.unhold)();
+                Ran::Again
+            }
             Ok(Some(keys)) => {
                 *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = keys;
                 Ran::Answer(answer)
             }
-            Err(error) => Ran::Answer(Err(error_text(&error))),
+            Err(error) => {
+                self.effects().clear();
+                Ran::Answer(Err(error_text(&error)))
+            }
         }
     }
 }
 
 fn publish(service: &Service, messages: Vec<Message>) {
     for (kind, channel, text) in messages {
+        let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
+        service.tell_words(&[name, &channel, &text]);
         // Its audience was answered already; without memory nobody gets it.
-        if let Err(text) = service.topics.publish(service, kind, &channel, &text) {
+        if let Err(text) = service.publish(kind, &channel, &text) {
             log::warn!("a message of a script is lost: {text}");
         }
     }

@@ -6,6 +6,7 @@ use crate::acl::{Denied, Refusal, User};
 use crate::budget::Claim;
 use crate::burst::{Args, Input, Request};
 use crate::clients::Client;
+use crate::cluster::{Asked, CROSS_SLOT};
 use crate::engine_calls::error_text;
 use crate::resp::monitors;
 use crate::resp::{Cx, Keyspace, topics};
@@ -13,7 +14,6 @@ use crate::service::Service;
 use crate::session::Session;
 use crate::table::{Command, Run, Trait, find, find_sub};
 use crate::topics::Kind;
-use crate::unsupported;
 use silica::engine::{Engine, Result};
 use silica_lua::{Dialect, Host, LogLevel};
 use silica_proto::{Reply, Span, Version};
@@ -116,7 +116,9 @@ fn find_any(args: Args<'_>) -> Option<&'static Command> {
 fn denial(denied: &Denied) -> String {
     let what = match denied {
         Denied::Command(_) => "run this command or subcommand",
-        Denied::Key(_) => "access at least one of the keys mentioned in the command arguments",
+        Denied::Key(_) | Denied::Option(_) => {
+            "access at least one of the keys mentioned in the command arguments"
+        }
         Denied::Channel(_) => "access at least one of the channels mentioned in the command",
     };
     format!("NOPERM The user executing the script can't {what}")
@@ -125,11 +127,8 @@ fn denial(denied: &Denied) -> String {
 impl Commands<'_> {
     /// The command that `args` call, if the script may call it.
     fn find(&self, args: Args<'_>) -> std::result::Result<&'static Command, String> {
-        let unknown = || {
-            let why = unsupported::why(args.get(0));
-            why.unwrap_or_else(|| "ERR Unknown Redis command called from script".into())
-        };
-        let command = find_any(args).ok_or_else(unknown)?;
+        let unknown = "ERR Unknown Redis command called from script";
+        let command = find_any(args).ok_or(unknown)?;
         if !command.takes(args.len()) {
             return Err("ERR Wrong number of args calling Redis command from script".into());
         }
@@ -138,6 +137,24 @@ impl Commands<'_> {
         }
         if self.is_read_only && command.has("write") {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if let Some(cluster) = &self.service.cluster
+            && let Some(text) = cluster.refuse(command.keys(args), Asked::default())
+        {
+            return Err(match text.as_str() {
+                CROSS_SLOT => {
+                    "ERR Script attempted to access keys that do not hash to the same slot".into()
+                }
+                _ if text.starts_with("MOVED") => {
+                    "ERR Script attempted to access a non local key in a cluster node".into()
+                }
+                _ => text,
+            });
+        }
+        if command.has("write")
+            && let Some(text) = self.service.replication.refuse_write()
+        {
+            return Err(text.into());
         }
         if let Err(denied) = self.user.permits(command, args) {
             let refusal = Refusal::of(&denied, &self.user.name, true);
@@ -163,7 +180,7 @@ impl Commands<'_> {
             run = choose(args);
         }
         match run {
-            Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) => {
+            Run::Read(_) | Run::Write(_) | Run::Update(_) | Run::UpdateAll(_) | Run::Type(_) => {
                 let skip = command.args_before(&run);
                 let request = Request::new(run, skip, args.len() - skip);
                 let tracked = self.is_tracked && command.has("readonly");
@@ -241,6 +258,7 @@ impl Commands<'_> {
             db: self.db,
             whole: self.whole,
             reader: Some(user).filter(|user| !user.may_know_all()),
+            client: 0,
         };
         keyspace.answer(run, args, reply);
         Ok(())

@@ -3,10 +3,12 @@
 
 use crate::engine_calls::{atomic, out_of_memory};
 use crate::overlay::Owned;
+use crate::watch::{is_untold, untold};
 use silica::engine::{
     Atomic, Budget, Descriptor, Durability, Engine, EntryRef, Error, ErrorKind, GetSink,
     MetricVisitor, Op, OpKind, Progress, Result, Update, WriteBatch,
 };
+use silica_types::is_inner;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +26,8 @@ struct Slot {
     seen: Option<Option<Owned>>,
     /// What was written; `None` if nothing was.
     written: Option<Option<Owned>>,
+    /// Something was written that a WATCH is about.
+    is_told: bool,
 }
 
 impl Slot {
@@ -65,14 +69,16 @@ impl Slots {
         let bytes_of = |entry: &Option<Owned>| entry.as_ref().map_or(0, |entry| entry.value.len());
         self.held_bytes += bytes_of(&written);
         self.has_written = true;
+        let is_told = !is_untold(key);
         match self.by_key.get_mut(key) {
             Some(slot) => {
+                slot.is_told |= is_told;
                 let before = slot.written.replace(written);
                 self.held_bytes -= before.as_ref().map_or(0, bytes_of);
             }
             None => {
                 self.held_bytes += key.len() + KEY_BYTES;
-                let slot = Slot { seen: None, written: Some(written) };
+                let slot = Slot { seen: None, written: Some(written), is_told };
                 self.by_key.insert(key.into(), slot);
             }
         }
@@ -111,9 +117,9 @@ impl<'e> Step<'e> {
         self.slots().has_written
     }
 
-    /// True if `key` was written.
-    pub(crate) fn has_written_key(&self, key: &[u8]) -> bool {
-        self.slots().by_key.get(key).is_some_and(|slot| slot.written.is_some())
+    /// True if `key` was written, and whoever watches it is told.
+    pub(crate) fn has_told_key(&self, key: &[u8]) -> bool {
+        self.slots().by_key.get(key).is_some_and(|slot| slot.written.is_some() && slot.is_told)
     }
 
     /// The slots, with what the database holds of `keys` in them.
@@ -135,7 +141,7 @@ impl<'e> Step<'e> {
         for (key, seen) in unknown.into_iter().zip(sink.entries) {
             slots.held_bytes += KEY_BYTES + key.len();
             slots.held_bytes += seen.as_ref().map_or(0, |entry| entry.value.len());
-            slots.by_key.insert(key.into(), Slot { seen: Some(seen), written: None });
+            slots.by_key.insert(key.into(), Slot { seen: Some(seen), ..Slot::default() });
         }
         Ok(slots)
     }
@@ -155,8 +161,9 @@ impl<'e> Step<'e> {
         }
     }
 
-    /// Applies what was written if everything that was read still holds, and so does `holds` for
-    /// `others`, keys that somebody else has read. Returns the keys that were written, or `None`
+    /// Applies what was written, pages of objects before the entries that refer to them, if
+    /// everything that was read still holds, and so does `holds` for `others`, keys that somebody
+    /// else has read. Returns the keys that were written, or `None`
     /// if something has changed.
     pub(crate) fn commit(
         self,
@@ -183,38 +190,52 @@ impl<'e> Step<'e> {
             is_good = slots.iter().zip(entries).all(is_same) && holds(&keys, entries);
             is_good
         };
-        match keys[..] {
+        let quiet = by_key.iter().filter(|(_, slot)| slot.written.is_some() && !slot.is_told);
+        untold(quiet.map(|(key, _)| &**key), || match keys[..] {
             [key] => atomic(base)?.update(key, Durability::Buffered, &mut |entry| {
                 if judge(&[entry]) { slots[0].update() } else { Update::Keep }
-            })?,
-            _ => atomic(base)?.update_all(
-                &keys,
-                Durability::Buffered,
-                &mut |entries| match judge(entries) {
-                    true => slots.iter().map(|slot| slot.update()).collect(),
-                    false => vec![Update::Keep; slots.len()],
-                },
-            )?,
-        }
+            }),
+            _ => {
+                let mut order: Vec<usize> = (0..keys.len()).collect();
+                order.sort_by_key(|at| !is_inner(keys[*at]));
+                let ordered: Vec<&[u8]> = order.iter().map(|at| keys[*at]).collect();
+                atomic(base)?.update_all(&ordered, Durability::Buffered, &mut |entries| {
+                    let mut sorted = vec![None; entries.len()];
+                    order.iter().zip(entries).for_each(|(at, entry)| sorted[*at] = *entry);
+                    match judge(&sorted) {
+                        true => order.iter().map(|at| slots[*at].update()).collect(),
+                        false => vec![Update::Keep; slots.len()],
+                    }
+                })
+            }
+        })?;
         let written = by_key.into_iter().filter(|(_, slot)| slot.written.is_some());
         Ok(is_good.then(|| written.map(|(key, _)| key).collect()))
     }
 }
 
 impl Step<'_> {
-    /// Applies what was written as one batch. For who has been alone with the database since the
+    /// Applies what was written as one batch, pages of objects before the entries that refer to
+    /// them. For who has been alone with the database since the
     /// step began, so that nobody can have changed what it has read.
     pub(crate) fn commit_alone(self) -> Result<()> {
         let slots = self.slots.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut batch = WriteBatch::new();
-        for (key, slot) in &slots.by_key {
-            match &slot.written {
-                None => continue,
-                Some(None) => batch.delete(key),
-                Some(Some(entry)) => batch.put_entry(key, entry.entry()),
-            };
+        for is_page in [true, false] {
+            for (key, slot) in slots.by_key.iter().filter(|(key, _)| is_inner(key) == is_page) {
+                match &slot.written {
+                    None => continue,
+                    Some(None) => batch.delete(key),
+                    Some(Some(entry)) => batch.put_entry(key, entry.entry()),
+                };
+            }
         }
-        if batch.is_empty() { Ok(()) } else { self.base.write(&batch, Durability::Buffered) }
+        let written = slots.by_key.iter().filter(|(_, slot)| slot.written.is_some());
+        let quiet = written.filter(|(_, slot)| !slot.is_told).map(|(key, _)| &**key);
+        untold(quiet, || match batch.is_empty() {
+            true => Ok(()),
+            false => self.base.write(&batch, Durability::Buffered),
+        })
     }
 }
 

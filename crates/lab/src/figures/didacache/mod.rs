@@ -24,19 +24,36 @@ use silica_base::Result;
 /// nothing is left.
 pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let setup = Setup::new(scale, seed)?;
-    type Part = fn(&Setup) -> Result<Vec<Row>>;
-    let parts: [Part; 7] = [
-        collection::table_2_1,
-        collection::table_3_1,
-        wear::table_2_2,
-        hits::table_2_3,
-        speed::table_2_5,
-        hits::figure_2_11,
-        speed::figure_2_12,
-    ];
+    all(
+        &setup,
+        &[
+            collection::table_2_1,
+            collection::table_3_1,
+            wear::table_2_2,
+            hits::table_2_3,
+            speed::table_2_5,
+            hits::figure_2_11,
+            speed::figure_2_12,
+        ],
+        progress,
+    )
+}
+
+/// What the chapter on Prism-SSD has of the cache: table 3.1 and figure 3.4, which is 2.11 with the
+/// cache at the levels of Prism.
+///
+/// # Errors
+/// As [`rows`].
+pub fn prism_rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
+    all(&Setup::new(scale, seed)?, &[collection::table_3_1, hits::figure_2_11], progress)
+}
+
+type Part = fn(&Setup) -> Result<Vec<Row>>;
+
+fn all(setup: &Setup, parts: &[Part], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (done, part) in parts.iter().enumerate() {
-        rows.extend(part(&setup)?);
+        rows.extend(part(setup)?);
         progress(done as u64 + 1, parts.len() as u64);
     }
     Ok(rows)

@@ -32,27 +32,42 @@ impl Setup {
     }
 }
 
-/// Everything. `progress` is told how many of how many parts are done.
+/// Whose figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Chapter 3.
+    TurboHash,
+    /// Chapter 4.
+    SpTree,
+    /// Both chapters.
+    Both,
+}
+
+type Part = fn(&Setup) -> Result<Vec<Row>>;
+
+const TURBOHASH: [Part; 8] = [
+    |setup| Ok(probing::rows(setup.growths, setup.seed)),
+    turbo::figure_3_4,
+    waits::figure_3_5,
+    mixes::figure_3_7,
+    turbo::figure_3_8,
+    turbo::figure_3_9,
+    waits::figure_3_10,
+    waits::figure_3_11,
+];
+const SPTREE: [Part; 4] = [tree::case_study, tree::figure_4_6, waits::figure_4_7, tree::figure_4_8];
+
+/// All figures of a paper. `progress` is told how many of how many parts are done.
 ///
 /// # Errors
 /// None of a simulated medium but those of our own faults.
-pub fn rows(scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
+pub fn rows(of: Of, scale: f64, seed: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Row>> {
     let setup = Setup::new(scale, seed);
-    type Part = fn(&Setup) -> Result<Vec<Row>>;
-    let parts: [Part; 12] = [
-        |setup| Ok(probing::rows(setup.growths, setup.seed)),
-        turbo::figure_3_4,
-        waits::figure_3_5,
-        mixes::figure_3_7,
-        turbo::figure_3_8,
-        turbo::figure_3_9,
-        waits::figure_3_10,
-        waits::figure_3_11,
-        tree::case_study,
-        tree::figure_4_6,
-        waits::figure_4_7,
-        tree::figure_4_8,
-    ];
+    let parts = match of {
+        Of::TurboHash => TURBOHASH.to_vec(),
+        Of::SpTree => SPTREE.to_vec(),
+        Of::Both => [&TURBOHASH[..], &SPTREE].concat(),
+    };
     let mut rows = Vec::new();
     for (done, part) in parts.iter().enumerate() {
         rows.extend(part(&setup)?);

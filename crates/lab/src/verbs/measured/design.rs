@@ -509,7 +509,7 @@ pub(super) fn predict_as_printed(
 }
 
 /// Bytes that this process gave to write calls so far.
-pub(super) fn write_calls() -> Result<f64> {
+pub(in crate::verbs) fn write_calls() -> Result<f64> {
     let path = "/proc/self/io";
     let text =
         std::fs::read_to_string(path).map_err(|e| Error::io(format!("reading {path}"), e))?;

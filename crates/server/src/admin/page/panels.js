@@ -96,6 +96,22 @@ function total(status, field) {
   return some.length ? some.reduce((a, b) => a + b, 0) : NaN;
 }
 
+/** What the server is among others: [role, how far the replicas are, or the link is]. */
+function roleOf({replication}) {
+  if (replication.role === 'slave') {
+    const whom = `${replication.master_host}:${replication.master_port}`;
+    const behind = replication.master_last_io_seconds_ago;
+    return replication.master_link_status === 'up'
+      ? ['replica', `of ${whom}, heard ${format.seconds(behind)} ago`] : ['replica', `of ${whom}: link down`];
+  }
+  const replicas = Object.entries(replication).filter(([name]) => /^slave\d+$/.test(name))
+    .map(([, text]) => Object.fromEntries(text.split(',').map(pair => pair.split('='))));
+  if (replicas.length === 0) return ['primary', 'no replica'];
+  const behind = Math.max(...replicas.map(({offset}) => replication.master_repl_offset - offset));
+  const lag = Math.max(...replicas.map(replica => Number(replica.lag)));
+  return ['primary', `${replicas.length} replicas, ${format.bytes(Math.max(behind, 0))} and ${lag} s behind`];
+}
+
 function tiles(state) {
   const {status, history, models} = state;
   const {memory, clients, stats} = status;
@@ -120,6 +136,7 @@ function tiles(state) {
     ['Disk free', status.disk ? format.bytes(status.disk.free_bytes) : NOTHING,
       status.disk ? `of ${format.bytes(status.disk.bytes)}` : 'nothing is on a disk'],
     ['Connections', format.count(clients.connected_clients), `of ${format.count(clients.maxclients)} at most`],
+    ['Role', ...roleOf(status)],
   ];
 }
 
@@ -255,7 +272,8 @@ function figureTable(figures) {
 /** Every field as INFO has it; made only if somebody looks. */
 function showFields(status) {
   if (!document.getElementById('all').open) return;
-  const named = ['server', 'clients', 'memory', 'persistence', 'stats', 'cpu'].map(name => [name, '', status[name]]);
+  const named = ['server', 'clients', 'memory', 'persistence', 'stats', 'replication', 'cpu']
+    .map(name => [name, '', status[name]]);
   const databases = status.databases.map(database => [`database ${database.db}`, `db${database.db}_`, database]);
   const group = ([title, prefix, fields]) => {
     const rows = Object.entries(fields || {}).flatMap(([name, value]) =>

@@ -386,6 +386,11 @@ impl Client {
         self.reply().expect("the connection is open")
     }
 
+    /// The reply to the words of `line`.
+    pub(crate) fn ask_value(&mut self, line: &str) -> Value {
+        self.call(&line.split_ascii_whitespace().map(str::as_bytes).collect::<Vec<_>>())
+    }
+
     /// Sends the words of `line`; the reply is a text, with its line ends.
     pub(crate) fn text(&mut self, line: &str) -> String {
         let args: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();

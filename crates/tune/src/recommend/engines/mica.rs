@@ -22,7 +22,7 @@ impl Model for Mica {
     }
 
     fn offer(&self) -> Offer {
-        Offer { durable: false, ordered: false, value_bytes_max: 1 << 20 }
+        Offer { durable: false, ordered: false, value_bytes_max: 512 << 20 }
     }
 
     fn axes(&self, work: &Work<'_>, may_evict: bool) -> Vec<Axis> {

@@ -1,0 +1,51 @@
+//! `silica serve --replicated-by`: a server as a member of a group.
+
+use crate::args::ServeArgs;
+use silica::{Durability, Error, ErrorKind, Result, Silica};
+use silica_agree::{Group, Options};
+use silica_server::{Agreement, Config, Databases};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Threads for writes at least: each waits for a majority.
+const IO_WORKERS_MIN: usize = 8;
+
+/// Starts the member that `args` ask for, if they ask for one.
+pub(crate) fn start(
+    args: &ServeArgs,
+    config: &Config,
+    store: &Arc<Silica>,
+) -> Result<Option<Arc<Group>>> {
+    let Some(member) = args.member.clone() else { return Ok(None) };
+    let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
+    let members: Vec<String> = args.replicated_by.clone();
+    for address in members.iter().chain([&member]) {
+        let Ok(parsed) = address.parse::<SocketAddr>() else {
+            return refuse(format!("'{address}' is no address of a member; use IP:PORT"));
+        };
+        if !parsed.ip().is_loopback() && config.password.is_none() {
+            return refuse(format!(
+                "members on {address} without a password would let anyone write; set the same \
+                 password for all members"
+            ));
+        }
+    }
+    let Some(client) = config.listen.first().copied().filter(|client| client.port() != 0) else {
+        return refuse("members tell each other where clients go; give --listen a port".into());
+    };
+    let password = config.password.clone().unwrap_or_default();
+    let stale_reads = args.stale_reads;
+    let listen = args.member_listen.clone();
+    let options = Options { member, listen, members, client, password, stale_reads };
+    Group::start(options, Arc::clone(store)).map(Some)
+}
+
+/// What the server of a member is started with.
+pub(crate) fn serve(config: Config, group: &Arc<Group>) -> (Config, Arc<dyn Databases>) {
+    let agreement = Some(Arc::clone(group) as Arc<dyn Agreement>);
+    // The group's log is synced before a write is answered, and nothing else has to be.
+    let durability = Durability::Buffered;
+    let io_workers = config.io_workers.max(IO_WORKERS_MIN);
+    let config = Config { agreement, durability, databases: 1, io_workers, ..config };
+    (config, Arc::clone(group) as Arc<dyn Databases>)
+}

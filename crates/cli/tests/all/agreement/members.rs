@@ -1,0 +1,185 @@
+//! Members come, go, come back without data, and have somebody else's.
+
+use super::group::Group;
+use crate::support::{Client, Reply, scratch};
+use std::time::Duration;
+
+fn ok(client: &mut Client, words: &[&[u8]]) -> Reply {
+    let reply = client.ask(words).expect("a reply");
+    assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    reply
+}
+
+fn fill(group: &Group, name: &str, count: u32) {
+    let mut client = group.client(group.leader()).expect("a connection");
+    for at in 0..count {
+        ok(&mut client, &[b"SET", format!("{name}{at}").as_bytes(), &[b'v'; 100]]);
+    }
+}
+
+fn applied(group: &Group, number: usize) -> u64 {
+    let text = group.info(number, "agreement_applied_index");
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn has_all(group: &Group, number: usize) -> bool {
+    applied(group, number) > 0 && applied(group, number) >= applied(group, group.leader())
+}
+
+#[test]
+fn writes_are_everywhere_and_followers_name_the_leader() {
+    let mut group = Group::start("agreement-basics", 3, &[]);
+    let leader = group.leader();
+    let mut client = group.client(leader).expect("a connection");
+    ok(&mut client, &[b"SET", b"a", b"1", b"EX", b"1000"]);
+    ok(&mut client, &[b"RPUSH", b"list", b"x", b"y"]);
+    assert_eq!(ok(&mut client, &[b"INCR", b"a"]), Reply::Number(2));
+    ok(&mut client, &[b"MULTI"]);
+    ok(&mut client, &[b"SET", b"b", b"{3}"]);
+    ok(&mut client, &[b"LPOP", b"list"]);
+    let Reply::Many(all) = ok(&mut client, &[b"EXEC"]) else { panic!("no array") };
+    assert_eq!(all, [Reply::Status("OK".into()), Reply::Bytes(Some(b"x".into()))]);
+    let refused = client.ask(&[b"SILICA.SQL", b"db", b"select 1"]).expect("a reply");
+    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    let mut other = group.client((leader + 1) % 3).expect("a connection");
+    let moved = format!("MOVED 15495 127.0.0.1:{}", group.members[leader].port);
+    for words in [&[&b"GET"[..], b"a"][..], &[b"SET", b"a", b"2"], &[b"WATCH", b"a"]] {
+        assert_eq!(other.ask(words).expect("a reply"), Reply::Error(moved.clone()));
+    }
+    let Reply::Many(members) = ok(&mut other, &[b"SILICA.MEMBERS"]) else { panic!("no array") };
+    assert_eq!(members.len(), 3, "{members:?}");
+    // Whoever leads next has all of it.
+    group.kill(leader);
+    let next = group.leader();
+    let mut client = group.client(next).expect("a connection");
+    assert_eq!(ok(&mut client, &[b"GET", b"a"]), Reply::Bytes(Some(b"2".into())));
+    assert_eq!(ok(&mut client, &[b"GET", b"b"]), Reply::Bytes(Some(b"{3}".into())));
+    assert_eq!(ok(&mut client, &[b"LLEN", b"list"]), Reply::Number(1));
+    ok(&mut client, &[b"FLUSHDB"]);
+    assert_eq!(ok(&mut client, &[b"DBSIZE"]), Reply::Number(0));
+    group.kill(next);
+    let left = (0..3).find(|one| *one != leader && *one != next).expect("one is left");
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut client = group.client(left).expect("a connection");
+    let Reply::Error(text) = client.ask(&[b"GET", b"a"]).expect("a reply") else {
+        panic!("served")
+    };
+    assert!(text.starts_with("CLUSTERDOWN") || text.starts_with("MOVED"), "{text}");
+}
+
+#[test]
+fn a_wiped_member_comes_back_and_members_come_and_go() {
+    let mut group = Group::start("agreement-members", 3, &[]);
+    fill(&group, "first", 300);
+    let wiped = (group.leader() + 1) % 3;
+    group.kill(wiped);
+    std::fs::remove_dir_all(&group.members[wiped].dir).expect("its directory");
+    group.spawn(wiped);
+    group.wait("the wiped member has all", |group| has_all(group, wiped));
+    group.wait("three members vote", |group| {
+        group.info(wiped, "agreement_voters").as_deref() == Some("3")
+    });
+    // Without the other one that never lost anything, the wiped one is needed for a majority.
+    let third = (0..3).find(|one| *one != wiped && *one != group.leader()).expect("a third");
+    group.kill(third);
+    fill(&group, "second", 50);
+    group.spawn(third);
+    // A fourth.
+    let dir = scratch("agreement-fourth").join("3");
+    group.add(dir);
+    group.spawn(3);
+    group.wait("the fourth answers", |group| group.info(3, "agreement_member").is_some());
+    let address = group.members[3].address.clone();
+    let mut client = group.client(group.leader()).expect("a connection");
+    ok(&mut client, &[b"SILICA.MEMBERS", b"ADD", address.as_bytes()]);
+    group.wait("the fourth has all", |group| has_all(group, 3));
+    assert_eq!(group.info(3, "agreement_voters").as_deref(), Some("4"));
+    let gone = group.members[wiped].address.clone();
+    let mut client = group.client(group.leader()).expect("a connection");
+    let _ = client.ask(&[b"SILICA.MEMBERS", b"REMOVE", gone.as_bytes()]);
+    group.wait("the member has gone", |group| {
+        group.info(group.leader(), "agreement_voters").as_deref() == Some("3")
+    });
+}
+
+/// The log of a group is cut, so a member that has lost everything gets a snapshot over its
+/// connection, while writes go on.
+#[test]
+fn a_wiped_member_gets_a_snapshot_where_the_log_is_cut() {
+    let mut group = Group::start("agreement-snapshot", 3, &["--stale-reads"]);
+    let leader = group.leader();
+    let mut client = group.client(leader).expect("a connection");
+    ok(&mut client, &[b"SET", b"gone", b"1"]);
+    ok(&mut client, &[b"ZADD", b"board", b"7", b"one", b"9", b"two"]);
+    ok(&mut client, &[b"SET", b"late", b"x", b"EX", b"10000"]);
+    ok(&mut client, &[b"DEL", b"gone"]);
+    // More than 5,000 entries, and more than 64 MiB of them.
+    let purged = |group: &Group| -> u64 {
+        let text = group.info(group.leader(), "agreement_purged_index");
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    let port = group.members[leader].port;
+    let mut written = 0;
+    while purged(&group) == 0 {
+        assert!(written < 40_000, "the log is not cut after {written} writes");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    let mut client = Client::connect(port).expect("a connection");
+                    for at in 0..500 {
+                        let key = format!("k{}", (written + thread * 500 + at) % 3000);
+                        ok(&mut client, &[b"SET", key.as_bytes(), &[b'v'; 13 << 10]]);
+                    }
+                });
+            }
+        });
+        written += 2000;
+    }
+    let wiped = (leader + 1) % 3;
+    group.kill(wiped);
+    std::fs::remove_dir_all(&group.members[wiped].dir).expect("its directory");
+    group.spawn(wiped);
+    for at in 0..50 {
+        ok(&mut client, &[b"SET", format!("during{at}").as_bytes(), b"y"]);
+    }
+    group.wait("the wiped member has all", |group| has_all(group, wiped));
+    assert_eq!(group.info(wiped, "agreement_snapshots_installed").as_deref(), Some("1"));
+    // What it has is all of it, and whoever leads next has it, too.
+    let size = ok(&mut client, &[b"DBSIZE"]);
+    group.kill(leader);
+    let next = group.leader();
+    for number in [wiped, next] {
+        let mut client = group.client(number).expect("a connection");
+        assert_eq!(ok(&mut client, &[b"DBSIZE"]), size);
+        assert_eq!(ok(&mut client, &[b"GET", b"gone"]), Reply::Bytes(None));
+        let score = ok(&mut client, &[b"ZSCORE", b"board", b"two"]);
+        assert_eq!(score, Reply::Bytes(Some(b"9".into())));
+        let Reply::Number(left) = ok(&mut client, &[b"TTL", b"late"]) else { panic!("no time") };
+        assert!((1..=10_000).contains(&left), "{left}");
+        assert_eq!(ok(&mut client, &[b"GET", b"during49"]), Reply::Bytes(Some(b"y".into())));
+    }
+}
+
+#[test]
+fn somebody_elses_data_is_refused() {
+    let one = Group::start("agreement-one", 1, &[]);
+    let other = Group::start("agreement-other", 1, &[]);
+    let mut client = one.client(0).expect("a connection");
+    ok(&mut client, &[b"SET", b"a", b"1"]);
+    let address = other.members[0].address.clone();
+    let asked = client.ask(&[b"SILICA.MEMBERS", b"ADD", address.as_bytes()]);
+    let Ok(Reply::Error(text)) = asked else { panic!("{asked:?}") };
+    let has = |words| text.contains(words);
+    assert!(has("somebody else's data") && has("an empty directory"), "{text}");
+    // A store that no group knows.
+    let dir = scratch("agreement-plain").join("store");
+    let plain = crate::support::Server::start(&dir, &[]);
+    ok(&mut plain.client(), &[b"SET", b"a", b"1"]);
+    plain.stop();
+    let path = crate::support::arg(&dir);
+    let mut command = crate::support::silica(&["serve", path, "--listen", "127.0.0.1:1"]);
+    command.args(["--replicated-by", "127.0.0.1:2", "--member", "127.0.0.1:2"]);
+    let output = command.output().expect("it ends");
+    let said = crate::support::said(&output);
+    assert!(said.contains("no group has agreed about"), "{said}");
+}

@@ -1,0 +1,535 @@
+//! The map of a cluster: nodes, what each claims, and who serves which slot.
+//!
+//! Invariants:
+//! 1. A node's record is changed by that node alone, which counts its `revision` up; of two records
+//!    of one node the one with the higher revision is taken. (A map that an operator sets by
+//!    CLUSTERX SETNODES replaces all records, and its version decides instead.)
+//! 2. A slot belongs to the claimant with the highest epoch; of equal epochs, to the smaller id.
+//!    All nodes that have the same records agree.
+//! 3. A node that finds another one in possession of a slot that it claims gives its claim up.
+
+use super::slots::{SLOTS, SlotSet};
+use silica_base::checksum;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// First line of a map, with the version of the format.
+const HEADER: &str = "silica-cluster 1";
+/// Digits of an id.
+const ID_LEN: usize = 40;
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// 40 hexadecimal digits.
+    pub(crate) id: String,
+    /// Empty if it does not know how others reach it.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Decides between claims; Redis calls it the configuration epoch.
+    pub(crate) epoch: u64,
+    pub(crate) revision: u64,
+    /// The node that it is a replica of.
+    pub(crate) primary: Option<String>,
+    pub(crate) slots: SlotSet,
+}
+
+impl Node {
+    pub(crate) fn new(id: &str, host: &str, port: u16) -> Self {
+        let (id, host, slots) = (id.to_string(), host.to_string(), SlotSet::default());
+        Node { id, host, port, epoch: 0, revision: 1, primary: None, slots }
+    }
+
+    /// Where clients find it.
+    pub(crate) fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// All nodes and slots, as one node knows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Map {
+    /// The id of the node itself, which is among `nodes`.
+    pub(crate) me: String,
+    pub(crate) nodes: BTreeMap<String, Node>,
+    /// The highest epoch that was seen.
+    pub(crate) epoch: u64,
+    /// The version that CLUSTERX SETNODES gave it; -1 if nobody did.
+    pub(crate) version: i64,
+    /// Slots that this node hands over, and to whom.
+    pub(crate) migrating: BTreeMap<u16, String>,
+    /// Slots that this node takes over, and from whom.
+    pub(crate) importing: BTreeMap<u16, String>,
+    /// Slots whose claims by others this node was told to forget; until those others say more.
+    ignored: SlotSet,
+    /// Owners that this node was told of, of slots that no other node claims yet.
+    told: BTreeMap<u16, String>,
+    /// The ids in their order, and of each slot the owner's place among them, counted from 1.
+    ids: Vec<String>,
+    owners: Vec<u16>,
+    served: usize,
+}
+
+/// True for 40 hexadecimal digits in lower case.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == ID_LEN && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl Map {
+    /// The map of a node that knows no other.
+    pub(crate) fn new(me: Node) -> Self {
+        let mut map = Map {
+            me: me.id.clone(),
+            nodes: BTreeMap::from([(me.id.clone(), me)]),
+            epoch: 0,
+            version: -1,
+            migrating: BTreeMap::new(),
+            importing: BTreeMap::new(),
+            ignored: SlotSet::default(),
+            told: BTreeMap::new(),
+            ids: Vec::new(),
+            owners: Vec::new(),
+            served: 0,
+        };
+        map.settle();
+        map
+    }
+
+    pub(crate) fn me(&self) -> &Node {
+        &self.nodes[&self.me]
+    }
+
+    /// This node's record, to be changed.
+    pub(crate) fn change_me(&mut self) -> &mut Node {
+        let me = self.nodes.get_mut(&self.me).expect("the node itself is in its map");
+        me.revision += 1;
+        me
+    }
+
+    /// Who serves `slot`.
+    pub(crate) fn owner(&self, slot: u16) -> Option<&Node> {
+        let place = self.owners[usize::from(slot)].checked_sub(1)?;
+        self.nodes.get(&self.ids[usize::from(place)])
+    }
+
+    pub(crate) fn is_mine(&self, slot: u16) -> bool {
+        self.owner(slot).is_some_and(|owner| owner.id == self.me)
+    }
+
+    /// Slots that somebody serves.
+    pub(crate) fn served(&self) -> usize {
+        self.served
+    }
+
+    /// The slots of `node`, as they are served and not only claimed.
+    pub(crate) fn slots_of(&self, node: &Node) -> SlotSet {
+        let mut set = SlotSet::default();
+        let is_its = |slot: &u16| self.owner(*slot).is_some_and(|owner| owner.id == node.id);
+        (0..SLOTS).filter(is_its).for_each(|slot| set.insert(slot));
+        set
+    }
+
+    /// Nodes that serve slots.
+    pub(crate) fn size(&self) -> usize {
+        let mut owners: Vec<u16> = self.owners.clone();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.iter().filter(|owner| **owner > 0).count()
+    }
+
+    /// The highest epoch of all.
+    pub(crate) fn current_epoch(&self) -> u64 {
+        self.nodes.values().map(|node| node.epoch).max().unwrap_or(0).max(self.epoch)
+    }
+
+    /// Gives this node an epoch above all others; its epoch.
+    pub(crate) fn bump_epoch(&mut self) -> u64 {
+        let epoch = self.current_epoch() + 1;
+        self.epoch = epoch;
+        self.change_me().epoch = epoch;
+        epoch
+    }
+
+    /// Lets this node serve `slots`, whoever did so before.
+    pub(crate) fn take(&mut self, slots: &[u16]) {
+        let epoch = self.me().epoch;
+        let mut others = self.nodes.values().filter(|node| node.id != self.me);
+        let is_contested = others
+            .any(|node| node.epoch >= epoch && slots.iter().any(|slot| node.slots.contains(*slot)));
+        if is_contested {
+            self.bump_epoch();
+        }
+        let me = self.change_me();
+        slots.iter().for_each(|slot| me.slots.insert(*slot));
+        for slot in slots {
+            self.ignored.remove(*slot);
+            self.told.remove(slot);
+            self.importing.remove(slot);
+        }
+        self.settle();
+    }
+
+    /// Forgets who serves `slots`.
+    pub(crate) fn free(&mut self, slots: &[u16]) {
+        let me = self.change_me();
+        slots.iter().for_each(|slot| me.slots.remove(*slot));
+        for slot in slots {
+            self.ignored.insert(*slot);
+            self.told.remove(slot);
+        }
+        self.settle();
+    }
+
+    /// Notes that `id` serves `slot`, which this node does not. A claim of this node stays until
+    /// the other one's is known: the slot would be nobody's for whoever hears of this one first.
+    pub(crate) fn leave_to(&mut self, slot: u16, id: &str) {
+        self.told.insert(slot, id.to_string());
+        self.settle();
+    }
+
+    /// Lets this node be a replica of node `id`, and serve no slot itself.
+    pub(crate) fn follow(&mut self, id: &str) {
+        let me = self.change_me();
+        me.primary = Some(id.to_string());
+        me.slots = SlotSet::default();
+        self.migrating.clear();
+        self.importing.clear();
+        self.settle();
+    }
+
+    /// Lets this node, a replica, serve what its primary serves, with an epoch above all others.
+    pub(crate) fn take_over(&mut self) {
+        let primary = self.me().primary.as_ref().and_then(|id| self.nodes.get(id));
+        let slots = primary.map(|primary| self.slots_of(primary)).unwrap_or_default();
+        self.bump_epoch();
+        let me = self.change_me();
+        (me.primary, me.slots) = (None, slots);
+        self.settle();
+    }
+
+    /// Follows the replica that has taken the slots of this node, or of its primary, over; `before`
+    /// is what was known before.
+    fn follow_successor(&mut self, before: &Map) {
+        let primary = self.me().primary.clone();
+        let is_primary = |id: &String| self.nodes.get(id).is_some_and(|n| n.primary.is_none());
+        let loser = primary.clone().unwrap_or_else(|| self.me.clone());
+        if primary.is_some()
+            && let Some(next) = self.nodes.get(&loser).and_then(|node| node.primary.clone())
+            && next != self.me
+            && is_primary(&next)
+        {
+            return self.follow(&next);
+        }
+        let Some(lost) = before.nodes.get(&loser).map(|node| before.slots_of(node)) else { return };
+        let Some(owner) = lost.iter().next().and_then(|slot| self.owner(slot)) else { return };
+        let was_its =
+            before.nodes.get(&owner.id).is_some_and(|n| n.primary.as_ref() == Some(&loser));
+        let has_all = lost.iter().all(|slot| self.owner(slot).is_some_and(|o| o.id == owner.id));
+        let id = owner.id.clone();
+        if was_its && has_all && id != self.me {
+            self.follow(&id);
+        }
+    }
+
+    /// Forgets a node.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.nodes.remove(id);
+        self.settle();
+    }
+
+    /// Finds the owners of all slots anew. What no owner can have ends: claims that lost, and slots
+    /// under way.
+    pub(crate) fn settle(&mut self) {
+        self.ids = self.nodes.keys().cloned().collect();
+        let mut best: Vec<Option<(u64, u16)>> = vec![None; usize::from(SLOTS)];
+        for (place, id) in self.ids.iter().enumerate() {
+            let node = &self.nodes[id];
+            if node.primary.is_some() {
+                continue;
+            }
+            for slot in node.slots.iter() {
+                if node.id != self.me && self.ignored.contains(slot) {
+                    continue;
+                }
+                let best = &mut best[usize::from(slot)];
+                if best.is_none_or(|(epoch, _)| node.epoch > epoch) {
+                    *best = Some((node.epoch, place as u16 + 1));
+                }
+            }
+        }
+        self.owners = best.iter().map(|best| best.map_or(0, |(_, place)| place)).collect();
+        let mine = self.ids.iter().position(|id| *id == self.me).map_or(0, |at| at as u16 + 1);
+        let claims: Vec<u16> = self.me().slots.iter().collect();
+        let is_lost = |slot: &u16| self.owners[usize::from(*slot)] != mine;
+        let lost: Vec<u16> = claims.into_iter().filter(is_lost).collect();
+        for (slot, id) in &self.told {
+            let owner = &mut self.owners[usize::from(*slot)];
+            if (*owner == 0 || *owner == mine)
+                && let Some(place) = self.ids.iter().position(|known| known == id)
+            {
+                *owner = place as u16 + 1;
+            }
+        }
+        self.served = self.owners.iter().filter(|owner| **owner > 0).count();
+        if !lost.is_empty() {
+            let me = self.change_me();
+            lost.iter().for_each(|slot| me.slots.remove(*slot));
+        }
+        let nodes = &self.nodes;
+        let owners = &self.owners;
+        let is_mine = |slot: u16| owners[usize::from(slot)] == mine;
+        self.migrating.retain(|slot, to| is_mine(*slot) && nodes.contains_key(to));
+        self.importing.retain(|slot, from| !is_mine(*slot) && nodes.contains_key(from));
+        self.epoch = self.current_epoch();
+    }
+
+    /// Why `other`, which this node has not met, cannot become a part of the cluster, if it cannot.
+    pub(crate) fn refuse_stranger(&self, other: &Map) -> Option<String> {
+        let strangers = other.nodes.values().filter(|node| !self.nodes.contains_key(&node.id));
+        for stranger in strangers {
+            for node in self.nodes.values().filter(|node| !other.nodes.contains_key(&node.id)) {
+                if let Some(slot) = stranger.slots.first_shared(&node.slots) {
+                    return Some(format!(
+                        "slot {slot} is claimed by node {} with epoch {} and by node {} with epoch \
+                         {}: they are of two clusters; remove it from one of them (CLUSTER \
+                         DELSLOTS, CLUSTER RESET) and meet again",
+                        node.id, node.epoch, stranger.id, stranger.epoch
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes what `other` knows better; `is_known` says whether a node that is not in this map may
+    /// come into it. True if anything changed.
+    pub(crate) fn merge(&mut self, other: &Map, may_add: impl Fn(&str) -> bool) -> bool {
+        let before = self.clone();
+        for (id, node) in &other.nodes {
+            if *id == self.me {
+                if node.revision > self.me().revision {
+                    // This node has lost its file, or an older one was put back.
+                    self.change_me().revision = node.revision + 1;
+                }
+                continue;
+            }
+            match self.nodes.get(id) {
+                Some(known) if known.revision >= node.revision => continue,
+                None if !may_add(id) => continue,
+                _ => {}
+            }
+            node.slots.iter().for_each(|slot| self.ignored.remove(slot));
+            self.nodes.insert(id.clone(), node.clone());
+        }
+        self.epoch = self.current_epoch().max(other.epoch);
+        self.resolve_epochs();
+        self.settle();
+        self.follow_successor(&before);
+        *self != before
+    }
+
+    /// Two primaries have one epoch: the one with the smaller id takes a new one, as in Redis.
+    fn resolve_epochs(&mut self) {
+        let me = self.me();
+        let collides = |node: &Node| {
+            node.id > me.id && node.epoch == me.epoch && node.primary.is_none() && me.epoch > 0
+        };
+        if me.primary.is_none() && self.nodes.values().any(collides) {
+            self.bump_epoch();
+        }
+    }
+
+    /// The map as text, for other nodes.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{HEADER}\nme {}\n", self.me);
+        let mut line = |arguments: std::fmt::Arguments<'_>| {
+            writeln!(text, "{arguments}").expect("a string takes every write");
+        };
+        line(format_args!("epoch {}", self.current_epoch()));
+        line(format_args!("version {}", self.version));
+        for node in self.nodes.values() {
+            let Node { id, host, port, epoch, revision, primary, slots } = node;
+            let host = if host.is_empty() { "-" } else { host };
+            let primary = primary.as_deref().unwrap_or("-");
+            let slots = slots.text();
+            line(format_args!("node {id} {host} {port} {epoch} {revision} {primary} {slots}"));
+        }
+        text
+    }
+
+    /// The map as its file has it: with slots that are under way, and a checksum.
+    pub(crate) fn file(&self) -> String {
+        let mut text = self.text();
+        for (word, slots) in [("migrating", &self.migrating), ("importing", &self.importing)] {
+            for (slot, id) in slots {
+                writeln!(text, "{word} {slot} {id}").expect("a string takes every write");
+            }
+        }
+        let sum = checksum(text.as_bytes());
+        text + &format!("sum {sum:08x}\n")
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn of_file(text: &str) -> Result<Map, String> {
+        let body = text.rfind("sum ").map_or("", |at| &text[..at]);
+        let sum = format!("sum {:08x}\n", checksum(body.as_bytes()));
+        if text.get(body.len()..) != Some(sum.as_str()) {
+            return Err("its checksum is wrong, or its end is missing".into());
+        }
+        Map::of_text(body)
+    }
+
+    /// Reads what [`Map::text`] or [`Map::file`] wrote, but for the checksum.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn of_text(text: &str) -> Result<Map, String> {
+        let mut lines = text.lines();
+        if lines.next() != Some(HEADER) {
+            return Err(format!("it does not begin with '{HEADER}'"));
+        }
+        let (mut me, mut epoch, mut version) = (String::new(), 0, -1);
+        let mut nodes = BTreeMap::new();
+        let (mut migrating, mut importing) = (BTreeMap::new(), BTreeMap::new());
+        for (number, line) in lines.enumerate() {
+            let wrong = |why: String| format!("line {}: {why}", number + 2);
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["me", id] if is_id(id) => me = id.to_string(),
+                ["epoch", n] => epoch = n.parse().map_err(|_| wrong(format!("epoch '{n}'")))?,
+                ["version", n] => {
+                    version = n.parse().map_err(|_| wrong(format!("version '{n}'")))?;
+                }
+                ["node", ..] => {
+                    let node = node_of(&words).map_err(wrong)?;
+                    if nodes.insert(node.id.clone(), node).is_some() {
+                        return Err(wrong(format!("node {} is there twice", words[1])));
+                    }
+                }
+                [word @ ("migrating" | "importing"), slot, id] if is_id(id) => {
+                    let known = slot.parse().ok().filter(|slot: &u16| *slot < SLOTS);
+                    let slot = known.ok_or_else(|| wrong(format!("'{slot}' is no slot")))?;
+                    let list = if word == "migrating" { &mut migrating } else { &mut importing };
+                    list.insert(slot, id.to_string());
+                }
+                _ => return Err(wrong(format!("'{line}' is not understood"))),
+            }
+        }
+        let Some(own) = nodes.get(&me).cloned() else {
+            return Err("it does not say which of the nodes it is of".into());
+        };
+        let mut map = Map { nodes, epoch, version, migrating, importing, ..Map::new(own) };
+        map.settle();
+        Ok(map)
+    }
+}
+
+/// A node of a line's words.
+fn node_of(words: &[&str]) -> Result<Node, String> {
+    let [_, id, host, port, epoch, revision, primary, slots] = *words else {
+        return Err(format!("a node has 7 words, not {}", words.len() - 1));
+    };
+    if !is_id(id) || !(primary == "-" || is_id(primary)) {
+        return Err(format!("'{id}' or '{primary}' is no id of 40 hexadecimal digits"));
+    }
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no number"));
+    let mut node = Node::new(id, if host == "-" { "" } else { host }, 0);
+    node.port = port.parse().map_err(|_| format!("'{port}' is no port"))?;
+    (node.epoch, node.revision) = (number(epoch)?, number(revision)?);
+    node.primary = (primary != "-").then(|| primary.to_string());
+    if slots != "-" {
+        slots.split(',').try_for_each(|range| node.slots.add_range(range))?;
+    }
+    Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: char) -> String {
+        String::from_iter(std::iter::repeat_n(digit, ID_LEN))
+    }
+
+    fn map(digit: char, epoch: u64, slots: &str) -> Map {
+        let mut node = Node::new(&id(digit), "127.0.0.1", 7000);
+        node.epoch = epoch;
+        if !slots.is_empty() {
+            node.slots.add_range(slots).unwrap();
+        }
+        Map::new(node)
+    }
+
+    #[test]
+    fn files_are_read_as_they_were_written_and_not_if_they_are_cut() {
+        let mut one = map('a', 1, "0-99");
+        one.merge(&map('b', 2, "100-199"), |_| true);
+        one.migrating.insert(5, id('b'));
+        one.importing.insert(150, id('b'));
+        let text = one.file();
+        assert_eq!(Map::of_file(&text).unwrap(), one);
+        for end in 0..text.len() {
+            assert!(Map::of_file(&text[..end]).is_err(), "{end}");
+        }
+        assert!(Map::of_file(&text.replace("0-99", "0-98")).is_err());
+    }
+
+    #[test]
+    fn the_higher_epoch_has_the_slot_and_the_other_gives_its_claim_up() {
+        let mut one = map('a', 1, "0-99");
+        let mut two = map('b', 2, "50-60");
+        assert!(one.merge(&two, |_| true));
+        assert_eq!(one.owner(55).unwrap().id, id('b'));
+        assert!(!one.me().slots.contains(55) && one.is_mine(49));
+        assert!(two.merge(&one, |_| true));
+        assert!(!two.merge(&one, |_| true), "nothing new");
+        assert_eq!(two.owner(49).unwrap().id, id('a'));
+        assert_eq!(one.served(), 100);
+    }
+
+    #[test]
+    fn two_nodes_of_one_epoch_get_two() {
+        let (mut one, mut two) = (map('a', 3, "0-9"), map('b', 3, "10-19"));
+        one.merge(&two, |_| true);
+        two.merge(&one, |_| true);
+        one.merge(&two, |_| true);
+        let epochs = |map: &Map| map.nodes.values().map(|node| node.epoch).collect::<Vec<_>>();
+        assert_eq!(epochs(&one), [4, 3]);
+        assert_eq!(epochs(&one), epochs(&two));
+    }
+
+    #[test]
+    fn a_node_of_another_cluster_is_refused() {
+        let (one, two) = (map('a', 1, "0-9"), map('b', 7, "9-12"));
+        assert!(one.refuse_stranger(&two).unwrap().contains("slot 9"));
+        assert_eq!(one.refuse_stranger(&map('b', 7, "10-12")), None);
+    }
+
+    #[test]
+    fn a_slot_is_freed_taken_and_handed_over() {
+        let (mut one, mut two) = (map('a', 1, "0-9"), map('b', 2, "10-19"));
+        one.merge(&two, |_| true);
+        two.merge(&one, |_| true);
+        // As `redis-cli --cluster fix` does on the node that is to have it.
+        two.free(&[5]);
+        assert!(two.owner(5).is_none());
+        two.take(&[5]);
+        assert!(two.is_mine(5));
+        one.merge(&two, |_| true);
+        assert_eq!(one.owner(5).unwrap().id, id('b'));
+        // As reshard does: the target takes, the source leaves.
+        one.take(&[15]);
+        two.leave_to(15, &id('a'));
+        assert_eq!(two.owner(15).unwrap().id, id('a'));
+        let mut third = map('c', 3, "");
+        third.merge(&two, |_| true);
+        assert_eq!(third.owner(15).unwrap().id, id('b'), "never nobody's");
+        third.merge(&one, |_| true);
+        assert_eq!(third.owner(15).unwrap().id, id('a'));
+        two.merge(&one, |_| true);
+        assert_eq!(two.owner(15).unwrap().id, id('a'));
+    }
+}

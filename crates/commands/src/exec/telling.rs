@@ -1,0 +1,275 @@
+//! What a burst has written, as commands for replicas: see [`crate::replication`].
+
+use super::{Executor, Wave};
+use crate::burst::{Args, Input, Request};
+use crate::effect::{Became, Effect};
+use crate::replication::{Effects, Held, Mask, READONLY, push_set};
+use crate::service::Service;
+use crate::table::{Command, Modify, Run, Write, find, find_called};
+use crate::tracking::removes_everything;
+use silica::engine::{Engine, GetSink, OpKind, WriteBatch};
+use silica_proto::memcached::Request as Head;
+use std::sync::Arc;
+
+impl Executor {
+    /// The service, if what is written now is to be told to replicas.
+    pub(super) fn told(&self) -> Option<Arc<Service>> {
+        self.tells.then(|| Arc::clone(&*self.service))
+    }
+
+    /// Notes what the role of the server means for a burst that has entered.
+    pub(super) fn look_at_role(&mut self) {
+        let replication = &self.service.replication;
+        self.tells = replication.tells();
+        self.refuses = replication.is_read_only_replica();
+    }
+
+    /// Answers writes of clients that come next, and were planned before this was a replica.
+    #[cold]
+    pub(super) fn refuse_writes(&self, wave: &mut Wave<'_, '_>) {
+        for (input, output) in wave.inputs.iter().zip(wave.outputs.iter_mut()) {
+            while output.next < output.limit()
+                && let request = &input.requests[output.next]
+                && usize::from(request.db) == wave.db
+                && self.is_refused(input, request)
+            {
+                output.reply(request, |reply| input.args(request).refuse(READONLY, reply));
+            }
+        }
+    }
+
+    /// Tells replicas what was written so far. The caller holds the stripes of its keys.
+    pub(super) fn tell_replicas(&self, one_step: bool) {
+        if self.tells {
+            // Keys may be read, which serves others meanwhile.
+            let mut effects = std::mem::take(&mut self.journal.borrow_mut().effects);
+            self.service.tell_replicas(&mut effects, one_step);
+            self.journal.borrow_mut().effects = effects;
+        }
+    }
+
+    /// True if `request` of `input` is a write that a replica does not take from its clients.
+    pub(super) fn is_refused(&self, input: &Input, request: &Request) -> bool {
+        self.refuses && !input.is_primary && writes(input, request)
+    }
+
+    /// The stripes of the keys of commands on objects among the requests from `first` up to `end`;
+    /// none if none of them writes.
+    pub(super) fn stripes_of_objects(
+        &self,
+        input: &Input,
+        (first, end): (usize, usize),
+        mask: &mut Mask,
+    ) {
+        for request in &input.requests[first..end.max(first)] {
+            let Run::Type(of_type) = request.run else { continue };
+            if of_type.writes {
+                add_keys(input.args(request), mask);
+            }
+        }
+    }
+}
+
+/// True if a request writes keys. Scripts ask about each of their commands themselves.
+pub(super) fn writes(input: &Input, request: &Request) -> bool {
+    match request.run {
+        Run::Transaction(index) | Run::AcrossTransaction(index) => {
+            let inner = &input.transactions[index].input;
+            inner.requests.iter().any(|request| writes(inner, request))
+        }
+        Run::Script(..) => false,
+        Run::Across(_) | Run::Whole(_) => {
+            let args = input.args(request);
+            removes_everything(input, request)
+                || (args.len() > 0
+                    && args.memcached().is_none()
+                    && find_called(args).is_some_and(|command| command.has("write")))
+        }
+        run => run.changes(),
+    }
+}
+
+/// Takes the stripes of `keys`, if replicas are told of them.
+pub(super) fn hold<'s, 'k>(
+    told: &'s Option<Arc<Service>>,
+    keys: impl Iterator<Item = &'k [u8]>,
+) -> Option<Held<'s>> {
+    let service = told.as_ref()?;
+    let mut mask = Mask::NONE;
+    keys.for_each(|key| mask.add(key));
+    Some(service.hold(mask))
+}
+
+/// Adds the stripes of all keys of a request; of all keys if it may ask for others.
+pub(super) fn add_keys(args: Args<'_>, mask: &mut Mask) {
+    match find_called(args) {
+        Some(command) if command.name != "sort" => command.keys(args).for_each(|key| mask.add(key)),
+        // The keys of its patterns are nowhere among its arguments.
+        _ => *mask = Mask::ALL,
+    }
+}
+
+/// The effects of a blind write, which is part of a batch.
+pub(super) fn tell_write(
+    db: u8,
+    (write, args): (&Write, Args<'_>),
+    now_ms: u64,
+    effects: &mut Effects,
+) {
+    let mut batch = WriteBatch::new();
+    (write.apply)(args, now_ms, &mut batch);
+    if batch.len() > 1 && args.memcached().is_none() {
+        return effects.push_args(Some(db), args);
+    }
+    tell_batch(db, &batch, effects);
+}
+
+/// The effects of a batch of strings.
+pub(crate) fn tell_batch(db: u8, batch: &WriteBatch<'_>, effects: &mut Effects) {
+    for op in batch.ops() {
+        match &op.kind {
+            OpKind::Put(entry) => {
+                push_set(effects, db, op.key, entry.value, entry.expires_unix_ms);
+            }
+            OpKind::Delete => effects.push(Some(db), &[b"DEL", op.key]),
+            OpKind::DeleteRange(_) => {}
+        }
+    }
+}
+
+/// The effects of an update of the keys of `args`.
+pub(super) fn tell_update(
+    db: u8,
+    (modify, args): (&Modify, Args<'_>),
+    all: &[Effect],
+    effects: &mut Effects,
+) {
+    for (key, effect) in modify.keys(args).zip(all) {
+        let at = effect.expires_unix_ms.to_string();
+        match (effect.became, &effect.told) {
+            (Became::Kept, _) => {}
+            (Became::Deleted, _) => effects.push(Some(db), &[b"DEL", key]),
+            (Became::Put, Some(value)) => {
+                push_set(effects, db, key, value, effect.expires_unix_ms);
+            }
+            (Became::Put, None) if !is_about_time(args) => effects.push_args(Some(db), args),
+            (Became::Put, None) if effect.expires_unix_ms == 0 => {
+                effects.push(Some(db), &[b"PERSIST", key]);
+            }
+            (Became::Put, None) => effects.push(Some(db), &[b"PEXPIREAT", key, at.as_bytes()]),
+        }
+    }
+}
+
+/// True if an update leaves the value as it was, and sets when it expires.
+fn is_about_time(args: Args<'_>) -> bool {
+    let name = find(args.get(0)).map_or("", |command| command.name);
+    args.memcached().is_some()
+        || matches!(name, "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" | "getex")
+}
+
+/// True if a replica gets an update as it came, or when it expires: then its value is not told.
+pub(crate) fn is_told_without_value(args: Args<'_>, effect: &Effect) -> bool {
+    if args.memcached().is_some() {
+        return false;
+    }
+    let name = find(args.get(0)).map_or("", |command| command.name);
+    let is_plain = matches!(
+        name,
+        "append" | "setrange" | "setbit" | "bitfield" | "incr" | "incrby" | "decr" | "decrby"
+    );
+    // A replica may still have what has expired here, or not have any more what has not.
+    is_about_time(args) || (is_plain && effect.existed && effect.expires_unix_ms == 0)
+}
+
+/// Which keys are there.
+struct There(Vec<bool>);
+
+impl GetSink for There {
+    fn found(&mut self, index: usize, _: silica::engine::EntryRef<'_>) {
+        self.0[index] = true;
+    }
+
+    fn wants(&mut self, index: usize, _: usize) -> bool {
+        self.0[index] = true;
+        false
+    }
+}
+
+/// The keys of `args` that are not there: a replica may still have them, as expired ones.
+pub(super) fn absent_keys(engine: &dyn Engine, args: Args<'_>) -> Vec<Vec<u8>> {
+    // What the server asks of itself has no arguments.
+    let command = if args.len() > 0 { find_called(args) } else { None };
+    let Some(command) = command else { return Vec::new() };
+    let keys: Vec<&[u8]> = command.keys(args).collect();
+    let mut there = There(vec![false; keys.len()]);
+    // If it cannot be read, nothing will be written either.
+    if engine.get_many(&keys, &mut there).is_err() {
+        return Vec::new();
+    }
+    let absent = keys.iter().zip(there.0).filter(|(_, is_there)| !is_there);
+    absent.map(|(key, _)| key.to_vec()).collect()
+}
+
+/// The effects of a request that ran alone and was answered with `reply`, but those of transactions
+/// and scripts.
+pub(super) fn tell_alone(
+    (input, request): (&Input, &Request),
+    (reply, absent): (&[u8], &[Vec<u8>]),
+    effects: &mut Effects,
+) {
+    let (db, args) = (request.db, input.args(request));
+    if removes_everything(input, request) {
+        let is_later = match args.memcached() {
+            Some(Head::FlushAll { delay }) => *delay > 0,
+            Some(Head::Binary(packet)) => packet.expiry > 0,
+            _ => false,
+        };
+        match args.len() {
+            _ if is_later => {}
+            1.. if args.memcached().is_none() => effects.push_args(Some(db), args),
+            _ => effects.push(Some(db), &[b"FLUSHDB"]),
+        }
+        return;
+    }
+    if input.is_internal || args.len() == 0 || args.memcached().is_some() {
+        return;
+    }
+    let Some(command) = find(args.get(0)) else { return };
+    let did_nothing = reply.starts_with(b":0\r\n") && command.name != "bitop";
+    let is_write =
+        matches!(request.run, Run::UpdateAll(_) | Run::Across(_)) && command.has("write");
+    if is_write && !did_nothing {
+        absent.iter().for_each(|key| effects.push(Some(db), &[b"DEL", key]));
+        effects.push_args(Some(db), args);
+    }
+}
+
+/// A command on objects as replicas get it, unless it has said so itself: `key` is the first one
+/// that it has changed.
+pub(crate) fn tell_objects(
+    db: u8,
+    command: &Command,
+    args: Args<'_>,
+    key: &[u8],
+    effects: &mut Effects,
+) {
+    let db = Some(db);
+    let rest: Vec<&[u8]> = args.from(1).collect();
+    let mut shifted = |name: &'static [u8], args: &[&[u8]]| {
+        let mut all = vec![name];
+        all.extend_from_slice(args);
+        effects.push(db, &all);
+    };
+    match command.name {
+        "blpop" => shifted(b"LPOP", &[key]),
+        "brpop" => shifted(b"RPOP", &[key]),
+        "blmove" => shifted(b"LMOVE", &rest[..4]),
+        "brpoplpush" => shifted(b"RPOPLPUSH", &rest[..2]),
+        "blmpop" => shifted(b"LMPOP", &rest[1..]),
+        "bzmpop" => shifted(b"ZMPOP", &rest[1..]),
+        "bzpopmin" => shifted(b"ZPOPMIN", &[key]),
+        "bzpopmax" => shifted(b"ZPOPMAX", &[key]),
+        _ => effects.push_args(db, args),
+    }
+}

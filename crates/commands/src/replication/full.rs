@@ -1,0 +1,196 @@
+//! Full synchronisation: all data of one moment, while writes go on.
+//!
+//! A thread takes snapshots of all databases at one moment, and the offset of the stream there. It
+//! writes an RDB file of them as fast as the replica takes it. Databases without snapshots (a cache
+//! in memory, hashed stores) are not in the file. When the replica has loaded it, their keys are
+//! put into the stream, each while nobody writes it: absolute, so it may come twice.
+
+use super::feed::Gone;
+use super::restate::Walking;
+use super::{Effects, Feed, Mask, Phase, walk};
+use crate::budget::Claim;
+use crate::service::Service;
+use silica::engine::{Error, ErrorKind, Result, Snapshot};
+use silica_proto::rdb::FileWriter;
+use silica_types::is_inner;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Bytes of the file that are handed over at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Keys that are put into the stream while their stripes are held.
+const KEYS: usize = 64;
+/// Bytes of the stream that a replica may be behind while keys are put into it.
+const BEHIND_BYTES: u64 = 1 << 20;
+const REST: Duration = Duration::from_millis(5);
+
+/// What all data was at one moment.
+struct Moment<'s> {
+    id: String,
+    offset: u64,
+    selected: Option<u8>,
+    snapshots: Vec<(u8, Arc<dyn Snapshot>)>,
+    /// Databases without snapshots.
+    others: Vec<u8>,
+    functions: Vec<Vec<u8>>,
+    /// What is written meanwhile is told so that replicas without these keys can apply it.
+    walking: Walking<'s>,
+}
+
+/// Begins to send all data to a replica.
+pub(crate) fn begin(service: &Arc<Service>, feed: &Arc<Feed>) -> std::result::Result<(), String> {
+    let (own, sent) = (Arc::clone(service), Arc::clone(feed));
+    let thread = std::thread::Builder::new().name("silica-sync".into());
+    let spawned = thread.spawn(move || {
+        if let Err(error) = run(&own, &sent) {
+            log::warn!("replica {}: {error}", sent.client.peer);
+            sent.fail();
+            own.front.close(sent.client.loop_index, owner(&sent));
+        }
+    });
+    let thread = spawned.map_err(|error| format!("ERR starting a thread: {error}"))?;
+    let replication = &service.replication;
+    let mut threads = replication.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    threads.retain(|thread| !thread.is_finished());
+    threads.push(thread);
+    replication.syncs[0].fetch_add(1, Relaxed);
+    Ok(())
+}
+
+fn owner(feed: &Feed) -> crate::clients::Owner {
+    crate::clients::Owner { slot: feed.client.slot, client: feed.client.id }
+}
+
+/// Takes the snapshots. From here on all that is written is in the stream.
+fn moment<'s>(service: &'s Service, feed: &Feed) -> Result<Moment<'s>> {
+    let databases = &service.databases;
+    for db in (0..databases.count()).filter(|db| databases.may_hold(*db)) {
+        databases.engine(db)?;
+    }
+    databases.alone(|| {
+        let replication = &service.replication;
+        replication.keep();
+        if !replication.is_replica() && !replication.tells.swap(true, Relaxed) {
+            log::info!("replication begins");
+        }
+        replication.tells.store(true, Relaxed);
+        replication.left_ms.store(0, Relaxed);
+        let (history, offset) = replication.position();
+        let selected = replication.begin_here();
+        feed.set_offset(offset);
+        let (mut snapshots, mut others) = (Vec::new(), Vec::new());
+        for db in 0..databases.count() {
+            let Some(engine) = databases.whole(db) else { continue };
+            match Arc::clone(engine).as_ordered() {
+                Some(ordered) => snapshots.push((db as u8, ordered.snapshot()?)),
+                None => others.push(db as u8),
+            }
+        }
+        let functions = service.libraries.list().iter().map(|one| one.text.to_vec()).collect();
+        let walking = replication.begin_walk(&others);
+        let id = history.id;
+        Ok(Moment { id, offset, selected, snapshots, others, functions, walking })
+    })
+}
+
+fn gone(_: Gone) -> Error {
+    Error::new(ErrorKind::Closed, "its connection has ended while it was sent all data")
+}
+
+fn run(service: &Service, feed: &Feed) -> Result<()> {
+    let Moment { id, offset, selected, snapshots, others, functions, walking } =
+        moment(service, feed)?;
+    log::info!("replica {}: all data as of offset {offset}", feed.client.peer);
+    let mut mark = String::new();
+    while mark.len() < 40 {
+        mark.push_str(&format!("{:016x}", service.random()));
+    }
+    mark.truncate(40);
+    let head = format!("+FULLRESYNC {id} {offset}\r\n$EOF:{mark}\r\n");
+    let send = |bytes: &[u8]| {
+        let sent = feed.send(bytes, &mut || !service.is_stopping()).map_err(gone);
+        service.wake_replicas();
+        sent
+    };
+    send(head.as_bytes())?;
+    let mut out = Vec::new();
+    let mut writer = FileWriter::begin(&mut out);
+    // What the stream goes on with, if that is not told there again.
+    let selected = selected.unwrap_or(0).to_string();
+    writer.field(b"repl-stream-db", selected.as_bytes(), &mut out);
+    functions.iter().for_each(|text| writer.function(text, &mut out));
+    let claim = Claim::new(&service.budget);
+    for (db, snapshot) in snapshots {
+        let mut expires = |key: &[u8], at| service.replication.timers.note_at(db, key, at);
+        walk::write_all(&snapshot, db, (&mut writer, &claim), &mut expires, &mut |more| {
+            out.append(more);
+            if out.len() >= PIECE_BYTES {
+                for piece in out.chunks(PIECE_BYTES) {
+                    send(piece)?;
+                }
+                out.clear();
+                out.shrink_to(2 * PIECE_BYTES);
+            }
+            Ok(())
+        })?;
+    }
+    writer.end(&mut out);
+    out.extend_from_slice(mark.as_bytes());
+    for piece in out.chunks(PIECE_BYTES) {
+        send(piece)?;
+    }
+    feed.end_sync();
+    log::info!("replica {}: all data is sent", feed.client.peer);
+    if service.replication.is_replica() {
+        // They are in the stream of our primary, which has the same gap.
+        return Ok(());
+    }
+    let put = others.into_iter().try_for_each(|db| put_into_stream(service, feed, db, &claim));
+    drop(walking);
+    put
+}
+
+/// Puts all keys of a database into the stream.
+fn put_into_stream(service: &Service, feed: &Feed, db: u8, claim: &Claim) -> Result<()> {
+    let engine = service.databases.engine(usize::from(db))?;
+    let scan = engine.as_scan().ok_or_else(|| {
+        let name = engine.descriptor().name;
+        Error::new(ErrorKind::Unsupported, format!("engine '{name}' cannot list its keys"))
+    })?;
+    let turn = service.databases.new_turn();
+    let mut next = Some(0);
+    while let Some(cursor) = next {
+        wait_until_read(service, feed)?;
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        next = scan.scan(cursor, KEYS, &mut |key, _| {
+            if !is_inner(key) {
+                keys.push(key.to_vec());
+            }
+        })?;
+        let _entered = service.databases.enter(&turn);
+        let mut mask = Mask::NONE;
+        keys.iter().for_each(|key| mask.add(key));
+        let _held = service.hold(mask);
+        let mut effects = Effects::default();
+        for key in &keys {
+            walk::push_key(engine, (db, key), claim, service.unix_ms(), &mut effects)?;
+        }
+        service.tell_as_is(&mut effects, false);
+    }
+    Ok(())
+}
+
+/// Waits until a replica has read most of the stream.
+fn wait_until_read(service: &Service, feed: &Feed) -> Result<()> {
+    loop {
+        match feed.phase() {
+            Phase::Online(at) if service.replication.offset() - at <= BEHIND_BYTES => return Ok(()),
+            Phase::Failed => return Err(gone(Gone)),
+            _ => {}
+        }
+        service.refuse_when_stopping()?;
+        std::thread::sleep(REST);
+    }
+}

@@ -1,0 +1,132 @@
+//! The keys of a database, as a replica gets them.
+
+use super::Effects;
+use crate::budget::Claim;
+use crate::engine_calls::out_of_memory;
+use silica::engine::{Engine, EngineExt, EntryRef, Error, ErrorKind, KeyRange, Result};
+use silica::engine::{Snapshot, SnapshotExt};
+use silica_proto::rdb::{self, FileWriter, ObjectEntry};
+use silica_types::{Kind, Object, Page, PageId, Pages, is_inner, to_rdb};
+use std::sync::Arc;
+
+/// Bytes of an object in memory for each page that it has made.
+const PAGE_BYTES: usize = 3 * 4096;
+
+/// Where pages are read from.
+pub(super) type Read<'r> = &'r dyn Fn(&[u8]) -> Result<Option<Vec<u8>>>;
+
+/// Pages that are only read.
+struct Stored<'r>(Read<'r>);
+
+impl Pages for Stored<'_> {
+    fn get(&mut self, page: PageId) -> Result<Arc<Page>> {
+        let missing = || {
+            let PageId { object, number } = page;
+            let text = format!("page {number} of the object {object:016x} is missing");
+            Error::new(ErrorKind::Corruption, text)
+        };
+        (self.0)(&page.key())?.map(|bytes| Arc::new(bytes.into())).ok_or_else(missing)
+    }
+
+    fn put(&mut self, _: PageId, _: Arc<Page>) {}
+
+    fn remove(&mut self, _: PageId) {}
+
+    fn new_id(&mut self) -> Result<u64> {
+        Err(Error::new(ErrorKind::Unsupported, "objects are only read here"))
+    }
+}
+
+/// The value of an object of `kind` as RDB has it, whole; its memory is claimed.
+fn object_value(
+    (kind, value): (Kind, &[u8]),
+    read: Read<'_>,
+    claim: &Claim,
+    now_ms: u64,
+) -> Result<rdb::Object> {
+    let mut object = Object::decode(kind, value)?;
+    let bytes =
+        usize::try_from(object.pages_end()).unwrap_or(usize::MAX).saturating_mul(PAGE_BYTES);
+    claim.set(0);
+    claim.grow(bytes).map_err(out_of_memory)?;
+    to_rdb(&mut object, &mut Stored(read), now_ms)
+}
+
+/// Calls `take` with pieces of an RDB file that has all keys of `snapshot`, which is database `db`;
+/// `expires` is told of keys that expire.
+pub(super) fn write_all(
+    snapshot: &Arc<dyn Snapshot>,
+    db: u8,
+    (writer, claim): (&mut FileWriter, &Claim),
+    expires: &mut dyn FnMut(&[u8], u64),
+    take: &mut dyn FnMut(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    let read = |key: &[u8]| snapshot.get_with(key, |entry| entry.map(|e| e.value.to_vec()));
+    let mut iterator = Arc::clone(snapshot).iterate(&KeyRange::ALL)?;
+    let mut is_there = iterator.seek_to_first()?;
+    let (mut out, database) = (Vec::new(), u64::from(db));
+    while is_there {
+        let (key, entry) = (iterator.key(), iterator.entry());
+        let EntryRef { value, expires_unix_ms, user_bits } = entry;
+        if !is_inner(key) {
+            if expires_unix_ms != 0 {
+                expires(key, expires_unix_ms);
+            }
+            match Kind::of_user_bits(user_bits) {
+                None => {
+                    let (key, value) = (key.into(), value.into());
+                    let entry = rdb::Entry { database, key, value, expires_unix_ms, user_bits };
+                    writer.entry(&entry, &mut out);
+                }
+                Some(kind) => {
+                    let value = object_value((kind, value), &read, claim, snapshot.unix_ms())?;
+                    // One whose last fields have expired is nothing for others.
+                    let is_empty = matches!(&value, rdb::Object::Hash(fields) if fields.is_empty());
+                    let key = key.to_vec();
+                    let entry = ObjectEntry { database, key, value, expires_unix_ms };
+                    if !is_empty {
+                        writer.object(&entry, &mut out);
+                    }
+                    claim.set(0);
+                }
+            }
+        }
+        take(&mut out)?;
+        is_there = iterator.next()?;
+    }
+    Ok(())
+}
+
+/// Adds commands that make `key` what it is in `engine`, which is database `db`: nothing if it is
+/// not there.
+pub(super) fn push_key(
+    engine: &dyn Engine,
+    (db, key): (u8, &[u8]),
+    claim: &Claim,
+    now_ms: u64,
+    effects: &mut Effects,
+) -> Result<()> {
+    let copy = |entry: EntryRef<'_>| (entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits);
+    let Some((value, expires, user_bits)) = engine.get_with(key, |entry| entry.map(copy))? else {
+        return Ok(());
+    };
+    let at = expires.to_string();
+    let Some(kind) = Kind::of_user_bits(user_bits) else {
+        push_set(effects, db, key, &value, expires);
+        return Ok(());
+    };
+    let read = |key: &[u8]| engine.get(key);
+    let payload = rdb::dump_object(&object_value((kind, &value), &read, claim, now_ms)?);
+    claim.set(0);
+    let args: [&[u8]; 6] = [b"RESTORE", key, at.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
+    effects.push(Some(db), &args);
+    Ok(())
+}
+
+/// Adds a command that makes `key` a string that expires at a time; 0 for never.
+pub(crate) fn push_set(effects: &mut Effects, db: u8, key: &[u8], value: &[u8], expires: u64) {
+    match expires {
+        0 => effects.push(Some(db), &[b"SET", key, value]),
+        at => effects.push(Some(db), &[b"SET", key, value, b"PXAT", at.to_string().as_bytes()]),
+    }
+}

@@ -1,0 +1,90 @@
+//! Papers whose figures come from simulators and emulated devices: DIDACache, Prism, TurboHash,
+//! SPTree.
+
+use super::job::Job;
+use super::packages::packages;
+use super::sheet::{Drawing, Sheet, drawing};
+use crate::verbs::simulate::progress;
+use silica::{Error, Result};
+use silica_base::SystemClock;
+use silica_console::Output;
+use silica_lab::figures::graph::{Input, rows};
+use silica_lab::figures::{Row, didacache, lfs, pmem};
+
+const DIDACACHE: [Drawing; 2] = [
+    drawing(
+        "figure-2.11",
+        "Hit ratio by cache size (figures 2.11, 3.4)",
+        "% of the data",
+        "hit ratio",
+    ),
+    drawing("figure-2.12", "SETs by size (figure 2.12), virtual time", "bytes", "SETs a second"),
+];
+const TURBOHASH: [Drawing; 1] = [drawing(
+    "figure-3.1",
+    "Load factor and buckets of a miss before each growth (figure 3.1)",
+    "growth",
+    "load factor, buckets",
+)];
+
+fn sheet(rows: Vec<Row>, drawings: &[Drawing]) -> Sheet {
+    Sheet { rows, drawings: drawings.to_vec(), ..Sheet::default() }
+}
+
+/// Tables and figures of DIDACache from simulators.
+pub(super) fn didacache(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    let rows = didacache::rows(job.scale, job.seed(), &mut progress(output))?;
+    Ok(sheet(rows, &DIDACACHE))
+}
+
+/// Both engines on simulated persistent memory.
+pub(super) fn pmem(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    let rows = pmem::rows(pmem::Of::Both, job.scale, job.seed(), &mut progress(output))?;
+    Ok(sheet(rows, &TURBOHASH))
+}
+
+/// Figures of chapter 3, TurboHash.
+pub(super) fn turbohash(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    let rows = pmem::rows(pmem::Of::TurboHash, job.scale, job.seed(), &mut progress(output))?;
+    Ok(sheet(rows, &TURBOHASH))
+}
+
+/// Figures of chapter 4, Spot-on and SPTree.
+pub(super) fn sptree(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    let rows = pmem::rows(pmem::Of::SpTree, job.scale, job.seed(), &mut progress(output))?;
+    Ok(sheet(rows, &[]))
+}
+
+/// The paper's file system on flash and on a conventional drive, on the emulator's clock.
+pub(super) fn lfs(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    Ok(sheet(lfs::rows(job.scale, job.seed(), &mut progress(output))?, &[]))
+}
+
+/// PageRank on the policy level, a conventional drive and plain files: an R-MAT graph, and the
+/// packages of this machine.
+pub(super) fn graph(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    page_rank(job, packages().map(|list| Input::packages(&list)), output)
+}
+
+fn page_rank(job: &Job<'_>, packages: Option<Input>, output: &Output) -> Result<Sheet> {
+    let scratch = job.out.join("scratch");
+    let _ = std::fs::remove_dir_all(&scratch);
+    std::fs::create_dir_all(&scratch).map_err(|e| Error::io("creating a scratch directory", e))?;
+    let mut inputs = vec![Input::rmat(job.scale, job.seed())?];
+    inputs.extend(packages);
+    let found = rows(&inputs, &scratch, &SystemClock::default(), &mut progress(output));
+    let removed = std::fs::remove_dir_all(&scratch);
+    let found = found?;
+    removed.map_err(|e| Error::io("removing the scratch directory", e))?;
+    Ok(sheet(found, &[]))
+}
+
+/// All three case studies of Prism-SSD: the cache (table 3.1, figure 3.4), the file system
+/// (figure 3.9, table 3.2) and the graph engine (figure 3.10).
+pub(super) fn prism(job: &Job<'_>, output: &Output) -> Result<Sheet> {
+    let mut rows = didacache::prism_rows(job.scale, job.seed(), &mut progress(output))?;
+    rows.extend(lfs(job, output)?.rows);
+    // The packages' graph has one size: `figures graph` has it.
+    rows.extend(page_rank(job, None, output)?.rows);
+    Ok(sheet(rows, &DIDACACHE[..1]))
+}

@@ -1,0 +1,206 @@
+//! What a replica says before its primary sends anything.
+
+use crate::wire::{Wire, failed};
+use silica_commands::Service;
+use silica_engine::{Error, ErrorKind, Result};
+use silica_proto::Value;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Primaries of primaries that are asked whether they follow this server.
+const HOPS_MAX: usize = 16;
+/// How long each of them is waited for.
+const HOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the primary answers to PSYNC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Agreed {
+    /// All data comes, whose position is the offset of the history.
+    Full { id: String, offset: u64 },
+    /// The stream goes on where this replica stands, perhaps under another id.
+    Continue { id: Option<String> },
+}
+
+type GoesOn<'g> = dyn FnMut() -> Result<()> + 'g;
+
+/// Says who this replica is, and agrees on where to begin; `needs_all` if its data has no position.
+pub(crate) fn shake_hands(
+    service: &Service,
+    wire: &mut Wire,
+    needs_all: bool,
+    goes_on: &mut GoesOn<'_>,
+) -> Result<Agreed> {
+    let pong = wire.ask(&[b"PING"], goes_on)?;
+    match &pong {
+        Value::Error(text) if !is_about_password(text) => return Err(refused(wire, "PING", text)),
+        _ => {}
+    }
+    log_in(service, wire, goes_on)?;
+    // Whoever is to take over follows this server still.
+    let hands_over = service.replication.hands_over();
+    if !hands_over {
+        refuse_ring(service, wire, goes_on)?;
+    }
+    introduce(service, wire, goes_on)?;
+    let (history, offset) = service.replication.position();
+    let next = (offset + 1).to_string();
+    match needs_all {
+        _ if hands_over => {
+            wire.send(&[b"PSYNC", history.id.as_bytes(), next.as_bytes(), b"FAILOVER"])?;
+        }
+        true => wire.send(&[b"PSYNC", b"?", b"-1"])?,
+        false => wire.send(&[b"PSYNC", history.id.as_bytes(), next.as_bytes()])?,
+    }
+    let line = wire.line(goes_on)?;
+    agreed(wire, &String::from_utf8_lossy(&line))
+}
+
+fn is_about_password(text: &str) -> bool {
+    text.starts_with("NOAUTH") || text.starts_with("NOPERM") || text.contains("not permitted")
+}
+
+fn refused(wire: &Wire, what: &str, text: &str) -> Error {
+    failed(format!("the primary {} refuses {what}: {text}", wire.name))
+}
+
+/// Gives the password, if there is one.
+fn log_in(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<()> {
+    let auth = &service.replication.settings.primary_auth;
+    let (user, password) = auth.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if password.is_empty() {
+        return Ok(());
+    }
+    let (user, password) = (user.into_bytes(), password.into_bytes());
+    let reply = match user.is_empty() {
+        true => wire.ask(&[b"AUTH", &password], goes_on)?,
+        false => wire.ask(&[b"AUTH", &user, &password], goes_on)?,
+    };
+    match reply {
+        Value::Error(text) => {
+            let text =
+                format!("the primary {} refuses masterauth (and masteruser): {text}", wire.name);
+            Err(Error::new(ErrorKind::Config, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What INFO says of the server at the other end.
+struct Told(String);
+
+impl Told {
+    fn get(&self, name: &str) -> Option<&str> {
+        let line = self.0.lines().find(|line| line.split(':').next() == Some(name))?;
+        Some(line[name.len() + 1..].trim_end())
+    }
+}
+
+/// Asks who the other side is; nothing if it does not say.
+fn told(wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<Option<Told>> {
+    let mut all = String::new();
+    for section in [&b"server"[..], b"replication"] {
+        match wire.ask(&[b"INFO", section], goes_on)? {
+            Value::Bulk(text) | Value::Verbatim(text) => all += &String::from_utf8_lossy(&text),
+            Value::Error(text) if text.starts_with("NOAUTH") => {
+                let text = format!(
+                    "the primary {} wants a password: CONFIG SET masterauth, or the setting of \
+                     that name ({text})",
+                    wire.name
+                );
+                return Err(Error::new(ErrorKind::Config, text));
+            }
+            // A user that may only replicate.
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(Told(all)))
+}
+
+/// Refuses a primary that is this server, or follows it.
+fn refuse_ring(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<()> {
+    let Some(mut other) = told(wire, goes_on)? else { return Ok(()) };
+    let refuse = |text: String| Err(Error::new(ErrorKind::Config, text));
+    if other.get("run_id") == Some(service.run_id()) {
+        return refuse(format!("{} is this server itself: it cannot follow itself", wire.name));
+    }
+    if other.get("loading") == Some("1") {
+        return Err(failed(format!("the primary {} loads its data still", wire.name)));
+    }
+    let mut hosts = vec![wire.name.clone()];
+    while let (Some("slave"), Some(host), Some(port)) =
+        (other.get("role"), other.get("master_host"), other.get("master_port"))
+        && hosts.len() < HOPS_MAX
+    {
+        let Ok(port) = port.parse() else { return Ok(()) };
+        // What cannot be asked is no reason to refuse: the link may be all there is.
+        let next = Wire::connect(host, port, HOP_TIMEOUT).and_then(|mut next| {
+            // It may have another password, or none.
+            let _ = log_in(service, &mut next, goes_on);
+            told(&mut next, goes_on)
+        });
+        let Ok(Some(next)) = next else { return Ok(()) };
+        if next.get("run_id") == Some(service.run_id()) {
+            return refuse(format!(
+                "{} follows this server ({}): a ring of servers would follow each other for ever",
+                wire.name,
+                hosts.join(", which follows ")
+            ));
+        }
+        hosts.push(format!("{host}:{port}"));
+        other = next;
+    }
+    Ok(())
+}
+
+/// Tells the primary where this replica listens and what it understands.
+fn introduce(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<()> {
+    let settings = &service.replication.settings;
+    let announced = settings.announce_port.load(Relaxed);
+    let port = if announced == 0 { service.port().into() } else { announced };
+    let port = port.to_string();
+    let ip = settings.announce_ip.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut all: Vec<Vec<&[u8]>> = vec![vec![b"REPLCONF", b"listening-port", port.as_bytes()]];
+    if !ip.is_empty() {
+        all.push(vec![b"REPLCONF", b"ip-address", ip.as_bytes()]);
+    }
+    all.push(vec![b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
+    for request in all {
+        if let Value::Error(text) = wire.ask(&request, goes_on)? {
+            // An old one knows fewer of them, and does without.
+            log::info!("the primary {} does not take a REPLCONF: {text}", wire.name);
+        }
+    }
+    Ok(())
+}
+
+/// What the answer to PSYNC means.
+fn agreed(wire: &Wire, line: &str) -> Result<Agreed> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match words[..] {
+        ["+FULLRESYNC", id, offset] if is_id(id) => {
+            let offset = offset.parse().map_err(|_| strange(wire, line))?;
+            Ok(Agreed::Full { id: id.to_string(), offset })
+        }
+        ["+CONTINUE"] => Ok(Agreed::Continue { id: None }),
+        ["+CONTINUE", id] if is_id(id) => Ok(Agreed::Continue { id: Some(id.to_string()) }),
+        _ if line.starts_with("-NOMASTERLINK") || line.starts_with("-LOADING") => {
+            Err(failed(format!("the primary {} is not ready: {}", wire.name, &line[1..])))
+        }
+        _ if line.starts_with('-') => {
+            let text = format!(
+                "the primary {} refuses PSYNC, which every Redis since 2.8 speaks: {}",
+                wire.name,
+                &line[1..]
+            );
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        _ => Err(strange(wire, line)),
+    }
+}
+
+fn strange(wire: &Wire, line: &str) -> Error {
+    let shown: String = line.chars().take(100).collect();
+    failed(format!("the primary {} answers PSYNC by what is no answer: {shown}", wire.name))
+}

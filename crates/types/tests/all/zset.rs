@@ -1,0 +1,182 @@
+//! Sorted sets against a model.
+
+use silica_base::Prng;
+use silica_types::{
+    Direction, Kind, LexEnd, MemoryPages, Object, PAGE_BYTES_MAX, ScoreRange, Zset,
+};
+use std::collections::BTreeMap;
+
+type Model = BTreeMap<Vec<u8>, f64>;
+
+fn score(prng: &mut Prng) -> f64 {
+    match prng.below(12) {
+        0 => f64::INFINITY,
+        1 => f64::NEG_INFINITY,
+        2 => -0.0,
+        3..6 => prng.below(1000) as f64 / 7.0 - 50.0,
+        _ => prng.below(20) as f64 - 5.0,
+    }
+}
+
+fn member(prng: &mut Prng, range: u64) -> Vec<u8> {
+    let n = prng.below(range);
+    let len = if n.is_multiple_of(97) { 2 * PAGE_BYTES_MAX } else { (n % 20) as usize };
+    [&b"x".repeat(len)[..], n.to_string().as_bytes()].concat()
+}
+
+/// The elements in their order.
+fn sorted(model: &Model) -> Vec<(Vec<u8>, f64)> {
+    let mut all: Vec<(Vec<u8>, f64)> = model.clone().into_iter().collect();
+    all.sort_by(|a, b| a.1.partial_cmp(&b.1).unwrap().then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+/// Both trees have the same elements, or the second one has none; no page is there in vain.
+fn check_trees(object: &mut Object, pages: &mut MemoryPages) {
+    let members = if object.is_flat(0) { 0 } else { object.len(0) };
+    assert_eq!(object.len(1), members);
+    let named = silica_types::check(object, pages).unwrap().pages;
+    assert_eq!(named, pages.pages.keys().copied().collect::<Vec<_>>());
+}
+
+fn check(object: &mut Object, pages: &mut MemoryPages, model: &Model, prng: &mut Prng) {
+    check_trees(object, pages);
+    let want = sorted(model);
+    let mut zset = Zset::of(object, pages);
+    assert_eq!(zset.some(0, usize::MAX).unwrap(), want);
+    for (rank, (member, score)) in want.iter().enumerate().step_by(7) {
+        assert_eq!(zset.score(member).unwrap(), Some(*score));
+        assert_eq!(zset.rank(member).unwrap(), Some(rank as u64));
+        assert_eq!(zset.at(rank as u64).unwrap().as_ref(), Some(&want[rank]));
+    }
+    let range = ScoreRange {
+        min: score(prng),
+        is_above_min: prng.below(2) == 0,
+        max: score(prng),
+        is_below_max: prng.below(2) == 0,
+    };
+    let ranks = zset.ranks_of_scores(&range).unwrap();
+    let is_in = |(_, score): &&(Vec<u8>, f64)| {
+        let above = if range.is_above_min { *score > range.min } else { *score >= range.min };
+        above && if range.is_below_max { *score < range.max } else { *score <= range.max }
+    };
+    let inside: Vec<_> = want.iter().filter(is_in).cloned().collect();
+    let len = (ranks.end - ranks.start) as usize;
+    assert_eq!(zset.some(ranks.start, len).unwrap(), inside, "{range:?}");
+    if let Some(last) = ranks.end.checked_sub(1).filter(|_| len > 0) {
+        let mut back = Vec::new();
+        let each = &mut |member: &[u8], score: f64| {
+            back.push((member.to_vec(), score));
+            back.len() < len
+        };
+        zset.scan(last, Direction::Backward, each).unwrap();
+        back.reverse();
+        assert_eq!(back, inside);
+    }
+}
+
+#[test]
+fn a_sorted_set_is_a_map_in_the_order_of_scores() {
+    for seed in 0..silica_base::test_size(12, 60, 2000) {
+        let mut prng = Prng::new(seed);
+        let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
+        let mut model = Model::new();
+        let range = [30, 150, 1500][(seed % 3) as usize];
+        for round in 0..2500 {
+            let member = member(&mut prng, range);
+            let mut zset = Zset::of(&mut object, &mut pages);
+            // It grows, then shrinks.
+            if prng.below(10) < if round < 1500 { 7 } else { 2 } {
+                let score = score(&mut prng);
+                assert_eq!(zset.put(&member, score).unwrap(), model.insert(member, score + 0.0));
+            } else if prng.below(25) == 0 {
+                let from = prng.below(model.len() as u64 + 1);
+                let to = from + prng.below(60);
+                let gone = sorted(&model).into_iter().skip(from as usize);
+                let gone: Vec<_> = gone.take((to - from) as usize).collect();
+                assert_eq!(zset.remove_ranks(from..to).unwrap(), gone.len() as u64);
+                gone.iter().for_each(|(member, _)| assert!(model.remove(member).is_some()));
+            } else {
+                assert_eq!(zset.remove(&member).unwrap(), model.remove(&member));
+            }
+            assert_eq!(object.len(0), model.len() as u64);
+            if round % 50 == 0 {
+                object = Object::decode(Kind::Zset, &object.encode()).unwrap();
+                check(&mut object, &mut pages, &model, &mut prng);
+            }
+        }
+        let mut zset = Zset::of(&mut object, &mut pages);
+        zset.remove_ranks(0..u64::MAX).unwrap();
+        assert!(pages.pages.is_empty() && object.is_empty());
+    }
+}
+
+#[test]
+fn members_of_one_score_are_in_order() {
+    let mut prng = Prng::new(1);
+    for len in [0u64, 1, 20, 900] {
+        let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
+        let mut zset = Zset::of(&mut object, &mut pages);
+        let mut members: Vec<Vec<u8>> = Vec::new();
+        for n in 0..len {
+            members.push((n * 7).to_string().into_bytes());
+            zset.put(members.last().unwrap(), 2.5).unwrap();
+        }
+        members.sort();
+        for _ in 0..300 {
+            let ends: [(Vec<u8>, u64); 2] =
+                std::array::from_fn(|_| (member(&mut prng, 7 * 900), prng.below(6)));
+            let [min, max] = ends.each_ref().map(|(member, kind)| match kind {
+                0 => LexEnd::First,
+                1 => LexEnd::Last,
+                2 | 3 => LexEnd::Included(member),
+                _ => LexEnd::Excluded(member),
+            });
+            let is_in = |member: &&Vec<u8>| {
+                let above = match min {
+                    LexEnd::First => true,
+                    LexEnd::Last => false,
+                    LexEnd::Included(min) => &member[..] >= min,
+                    LexEnd::Excluded(min) => &member[..] > min,
+                };
+                above
+                    && match max {
+                        LexEnd::First => false,
+                        LexEnd::Last => true,
+                        LexEnd::Included(max) => &member[..] <= max,
+                        LexEnd::Excluded(max) => &member[..] < max,
+                    }
+            };
+            let inside: Vec<_> = members.iter().filter(is_in).cloned().collect();
+            let ranks = zset.ranks_of_members(min, max).unwrap();
+            let found = zset.some(ranks.start, (ranks.end - ranks.start) as usize).unwrap();
+            let found: Vec<_> = found.into_iter().map(|(member, _)| member).collect();
+            assert_eq!(found, inside, "{min:?} {max:?}");
+        }
+    }
+}
+
+#[test]
+fn a_small_one_has_its_members_once() {
+    let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
+    let mut zset = Zset::of(&mut object, &mut pages);
+    for n in 0..40u32 {
+        zset.put(format!("member:{n:04}").as_bytes(), f64::from(n)).unwrap();
+    }
+    let flat = object.encode().len();
+    assert!(pages.pages.is_empty() && flat < 40 * 22 + 20, "{flat} bytes");
+    // About its limit it does not go to and fro.
+    let mut fills = 0;
+    for round in 0..200u32 {
+        let mut zset = Zset::of(&mut object, &mut pages);
+        let member = format!("member:{:04}", 40 + round % 10);
+        let was_flat = zset.is_flat();
+        match round / 10 % 2 {
+            0 => drop(zset.put(member.as_bytes(), 1.0).unwrap()),
+            _ => drop(zset.remove(member.as_bytes()).unwrap()),
+        }
+        fills += u32::from(was_flat && !zset.is_flat());
+    }
+    assert_eq!(fills, 1);
+    check_trees(&mut object, &mut pages);
+}
