@@ -81,7 +81,7 @@ impl Generation<'_> {
         let (record, engine) = self.store.open_beside(name, &old.engine, &options, None)?;
         let id = record.id;
         self.parts.push(Part { keyspace, record, engine: Arc::clone(&engine) });
-        // Nobody else gets the number of its directory.
+        // Nobody else gets the number of its directory after a restart either.
         self.store.edit_catalog(|catalog| catalog.next_id = catalog.next_id.max(id + 1))?;
         Ok(Some(engine))
     }
@@ -154,4 +154,34 @@ fn refuse_busy(keyspace: &Keyspace) -> Result<()> {
         Some(_) => return Ok(()),
     };
     Err(Error::new(ErrorKind::Config, format!("keyspace '{name}' {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Silica, open};
+    use silica_engine::EngineExt;
+
+    fn directory_of(store: &Silica, name: &str) -> String {
+        store.record(name).expect("it is there").directory()
+    }
+
+    #[test]
+    fn a_keyspace_that_is_created_meanwhile_has_a_directory_of_its_own() {
+        let name = format!("silica-generation-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let store = open(&path).expect("it opens");
+        store.keyspace("users").expect("it is created");
+        let engine = store.record("users").expect("it is there").engine.clone();
+        let (record, beside) = store.open_beside("users", &engine, &[], None).expect("it opens");
+        // As a client's first SELECT does while all data of a primary begins to come.
+        let other = store.keyspace("other").expect("it is created");
+        assert_ne!(directory_of(&store, "other"), record.directory());
+        drop(beside);
+        store.remove_directory(&record.directory());
+        other.put("k", "v").expect("it has its files");
+        assert_eq!(other.get("k").expect("a value"), Some(b"v".to_vec()));
+        drop(other);
+        drop(store);
+        std::fs::remove_dir_all(&path).expect("it is removed");
+    }
 }

@@ -676,7 +676,7 @@ impl Silica {
         id: Option<u64>,
     ) -> Result<(Record, Arc<dyn Engine>)> {
         self.refuse_if_read_only()?;
-        let state = self.lock()?;
+        let mut state = self.lock()?;
         let spec = self.options.registry.find(engine)?;
         let old = state.catalog.find(name).ok_or_else(|| no_keyspace(name, &state.catalog))?;
         let given = self.new_options(spec, options);
@@ -718,6 +718,11 @@ impl Silica {
         if let (Some(source), Some(bytes)) = (source, clamp_of(&self.options, old, whole / 2)) {
             let engine = source.engine();
             engine.as_admin().iter().for_each(|admin| admin.set_memory_bytes(bytes));
+        }
+        if id.is_none() {
+            // A keyspace that is created before the caller has edited the catalog is not to get the
+            // same directory.
+            state.catalog.next_id = record.id + 1;
         }
         Ok((record, opened))
     }
