@@ -159,7 +159,6 @@ fn refuse_busy(keyspace: &Keyspace) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use crate::{Silica, open};
-    use silica_engine::EngineExt;
 
     fn directory_of(store: &Silica, name: &str) -> String {
         store.record(name).expect("it is there").directory()

@@ -719,11 +719,8 @@ impl Silica {
             let engine = source.engine();
             engine.as_admin().iter().for_each(|admin| admin.set_memory_bytes(bytes));
         }
-        if id.is_none() {
-            // A keyspace that is created before the caller has edited the catalog is not to get the
-            // same directory.
-            state.catalog.next_id = record.id + 1;
-        }
+        // What is created before the caller edits the catalog is not to get the same directory.
+        state.catalog.next_id = state.catalog.next_id.max(record.id + 1);
         Ok((record, opened))
     }
 }
