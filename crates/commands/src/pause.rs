@@ -18,6 +18,9 @@ pub struct Pause {
     all: AtomicBool,
     /// Those that change something wait until a failover is over, whatever CLIENT UNPAUSE says.
     fails_over: AtomicBool,
+    /// Those that change something wait until then, since the slots of a cluster's node are handed
+    /// over; 0 if they are not. Its end leaves a pause of CLIENT PAUSE as it is.
+    hands_over_until_ms: AtomicU64,
     /// Threads that sleep for DEBUG SLEEP.
     asleep: Mutex<()>,
     waking: Condvar,
@@ -38,6 +41,12 @@ impl Pause {
     /// Lets requests that change something wait until this is called with `false`.
     pub(crate) fn set_failover(&self, is_on: bool) {
         self.fails_over.store(is_on, Relaxed);
+    }
+
+    /// Lets requests that change something wait until a time, or with 0 no longer; a pause of
+    /// CLIENT PAUSE goes on.
+    pub(crate) fn set_handover(&self, until_ms: u64) {
+        self.hands_over_until_ms.store(until_ms, Relaxed);
     }
 
     /// Keeps the calling thread until `until_ms`, or until `is_over` says that nobody waits for it
@@ -62,7 +71,10 @@ impl Pause {
     pub fn left_ms(&self, now_ms: u64) -> u64 {
         match self.fails_over.load(Relaxed) {
             true => u64::MAX,
-            false => self.until_ms.load(Relaxed).saturating_sub(now_ms),
+            false => {
+                let until_ms = self.until_ms.load(Relaxed);
+                until_ms.max(self.hands_over_until_ms.load(Relaxed)).saturating_sub(now_ms)
+            }
         }
     }
 
@@ -103,5 +115,17 @@ mod tests {
         assert_eq!(pause.left_ms(201), u64::MAX, "only the end of the failover ends it");
         pause.set_failover(false);
         assert_eq!(pause.left_ms(201), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_handover_leaves_a_pause_of_clients() {
+        let pause = Pause::default();
+        pause.begin(1000, false, 0);
+        pause.set_handover(500);
+        pause.set_handover(0);
+        assert_eq!(pause.left_ms(100), 900);
+        pause.set_handover(2000);
+        pause.end();
+        assert_eq!(pause.left_ms(100), 1900, "and CLIENT UNPAUSE leaves a handover");
     }
 }

@@ -119,7 +119,7 @@ impl Cluster {
                 .into());
         }
         let now_ms = service.monotonic_ms();
-        service.pause.begin(now_ms + YIELD_MS, false, now_ms);
+        service.pause.set_handover(now_ms + YIELD_MS);
         // Whoever is no longer held by the pause looks at this when it runs.
         let (history, offset) = service.databases.alone(|| {
             self.yields_until_ms.store(now_ms + YIELD_MS, Relaxed);
@@ -132,7 +132,7 @@ impl Cluster {
     /// The slots were handed over, or are not to be.
     pub(crate) fn end_yield(&self, service: &Service) {
         if self.yields_until_ms.swap(0, Relaxed) != 0 {
-            service.pause.end();
+            service.pause.set_handover(0);
             service.front.resume();
         }
     }
