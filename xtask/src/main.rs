@@ -49,7 +49,7 @@ cargo xtask TASK
   zoned         drives with zones in an emulated machine that is stopped; installs the emulator
   soak          the long tests (hours), licences and advisories
   soak --minutes N  the same; the tests of each crate get an equal share of the time
-  replicas [sync|lag|cost]… [--binary FILE] [--rounds N] [--entries N] [--requests N]
+  replicas [sync|lag|cost|failover]… [--binary FILE] [--rounds N] [--entries N] [--requests N]
                 replicas beside redis-server, as tables
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
                 a server under mixed load: memory, descriptors, latency as soak.csv and soak.svg";

@@ -1,15 +1,19 @@
-//! Replicas of ours beside Redis's, in one run: full synchronisations, how late a replica is, and
-//! what it costs its primary.
+//! Replicas of ours beside Redis's, in one run: full synchronisations, how late a replica is, what
+//! it costs its primary, and how soon another server takes writes when a primary dies.
 //!
 //! A primary has the last core, its replica and the clients have the others. Both programs take
 //! turns in each round, so that what else the machine does meets both. Ours are durable stores,
 //! Redis keeps nothing on its disk but the file that its replica loads from.
 
+mod failover;
 mod node;
 mod parts;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// What can be measured.
+const PARTS: [&str; 4] = ["sync", "lag", "cost", "failover"];
 
 /// Whose servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +76,8 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
             "--rounds" => amounts.rounds = number(value()?)?.max(1) as usize,
             "--entries" => amounts.entries = number(value()?)?.max(1000),
             "--requests" => amounts.requests = number(value()?)?.max(1000),
-            "sync" | "lag" | "cost" => wanted.push(*word),
-            other => return Err(format!("no part '{other}': sync, lag and cost are")),
+            "sync" | "lag" | "cost" | "failover" => wanted.push(*word),
+            other => return Err(format!("no part '{other}': {} are", PARTS.join(", "))),
         }
     }
     let binary = binary.canonicalize().map_err(|e| format!("{}: {e}", binary.display()))?;
@@ -92,13 +96,14 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
 }
 
 fn parts(course: &Course, amounts: &Amounts, wanted: &[&str]) -> Result<(), String> {
-    for part in ["sync", "lag", "cost"] {
+    for part in PARTS {
         if !wanted.is_empty() && !wanted.contains(&part) {
             continue;
         }
         let table = match part {
             "sync" => parts::sync(course, amounts.rounds, amounts.entries)?,
             "lag" => parts::lag(course, amounts.rounds, amounts.requests)?,
+            "failover" => failover::failover(course, amounts.rounds)?,
             _ => parts::cost(course, amounts.rounds, amounts.requests)?,
         };
         println!("{table}");

@@ -29,13 +29,19 @@ impl Drop for Process {
 }
 
 /// Calls `is_so` until it is; `what` says in vain.
-pub fn wait(
+pub fn wait(what: &str, is_so: impl FnMut() -> Result<bool, String>) -> Result<Duration, String> {
+    wait_within(WAIT_MAX, what, is_so)
+}
+
+/// As [`wait`], for `limit` at most.
+pub fn wait_within(
+    limit: Duration,
     what: &str,
     mut is_so: impl FnMut() -> Result<bool, String>,
 ) -> Result<Duration, String> {
     let began = Instant::now();
     while !is_so()? {
-        if began.elapsed() > WAIT_MAX {
+        if began.elapsed() > limit {
             return Err(format!("waiting in vain for {what}"));
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -63,10 +69,15 @@ pub struct Client(BufReader<TcpStream>);
 
 impl Client {
     pub fn connect(port: u16) -> Result<Client, String> {
+        Client::connect_within(port, WAIT_MAX)
+    }
+
+    /// A connection whose replies come within `limit` each.
+    pub fn connect_within(port: u16, limit: Duration) -> Result<Client, String> {
         let failed = |e| format!("connecting to {port}: {e}");
         let stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
+        stream.set_read_timeout(Some(limit)).map_err(failed)?;
         Ok(Client(BufReader::new(stream)))
     }
 
