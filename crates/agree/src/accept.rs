@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::database::{Database, Staging};
 use crate::members;
+use crate::stream::{Stream, accept};
 use crate::types::{Meta, SnapshotData, Vote};
 use crate::wire::{Answer, Ask, Hello, Who, entries, invalid, proof, receive, send};
 use openraft::Snapshot;
@@ -34,7 +35,7 @@ impl Acceptor {
                     let acceptor = self.clone();
                     tokio::spawn(async move {
                         if let Err(error) = acceptor.serve(stream).await {
-                            log::debug!("a connection of member {peer} has ended: {error}");
+                            log::debug!("a connection from {peer} has ended: {error}");
                         }
                     });
                 }
@@ -46,8 +47,10 @@ impl Acceptor {
         }
     }
 
-    async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        let tls = self.core.tls.as_ref();
+        let accepted = tokio::time::timeout(HELLO_MAX, accept(stream, tls)).await;
+        let mut stream = accepted.map_err(|_| invalid("no TLS"))??;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
         let nonce: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -134,7 +137,7 @@ impl Acceptor {
     }
 
     /// Loads a snapshot into a generation of its own, and lets it take the database's place.
-    async fn load(&self, stream: &mut TcpStream, meta: Meta) -> io::Result<()> {
+    async fn load(&self, stream: &mut Stream, meta: Meta) -> io::Result<()> {
         let Ok(_alone) = self.loading.try_lock() else {
             let text = "another snapshot is being received";
             return send(stream, &Answer::Refused(text.into()), &[]).await;

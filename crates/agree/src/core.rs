@@ -3,6 +3,7 @@
 use crate::lease::Lease;
 use crate::log_store::{Identity, LogStore};
 use crate::state::Progress;
+use crate::stream::Tls;
 use crate::types::{Epoch, Member, Raft};
 use silica::engine::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) struct Core {
     pub(crate) member: Member,
     pub(crate) password: Vec<u8>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) log: LogStore,
     pub(crate) lease: Arc<Lease>,
     pub(crate) progress: Arc<Progress>,

@@ -11,6 +11,7 @@ use crate::peer::Peers;
 use crate::propose::{self, Proposer};
 use crate::slot::slot;
 use crate::state::{Progress, State};
+use crate::stream::Tls;
 use crate::types::{Id, Member, Raft};
 use openraft::{Config, ServerState, SnapshotPolicy};
 use silica::Silica;
@@ -48,6 +49,8 @@ pub struct Options {
     pub client: SocketAddr,
     /// What members must know.
     pub password: Vec<u8>,
+    /// What members have TLS with, if they have it.
+    pub tls: Option<Tls>,
     /// Members that do not lead answer reads, with what they have.
     pub stale_reads: bool,
 }
@@ -131,6 +134,7 @@ impl Group {
         let core = Arc::new(Core {
             member,
             password: options.password.clone(),
+            tls: options.tls.clone(),
             log: log.clone(),
             lease,
             progress: Arc::clone(&progress),

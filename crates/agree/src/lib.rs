@@ -32,6 +32,7 @@ mod peer;
 mod propose;
 mod slot;
 mod state;
+mod stream;
 mod types;
 mod wire;
 
@@ -39,3 +40,4 @@ mod wire;
 mod tests;
 
 pub use group::{Group, Options};
+pub use stream::{Explain, Tls};

@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::database::LOAD_BYTES;
 use crate::effects::encode_op;
+use crate::stream::{Stream, connect};
 use crate::types::{Id, Member, SnapshotData, Types, Vote};
 use crate::wire::{Answer, Ask, Hello, Who, invalid, of_append, proof, receive, send};
 use openraft::error::{
@@ -18,7 +19,6 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 
 /// How long a member that was not reached is left alone.
 const REST: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_millis(100);
 const HELLO_MAX: Duration = Duration::from_millis(500);
 
 /// A connection to a member.
-pub(crate) struct Link(TcpStream);
+pub(crate) struct Link(Stream);
 
 impl Link {
     /// Connects to the member at `address`, which must be `to` if that is known; who it is.
@@ -36,8 +36,7 @@ impl Link {
         to: Option<Id>,
     ) -> io::Result<(Self, Who)> {
         let open = async {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
+            let mut stream = connect(address, core.tls.as_ref()).await?;
             let (Answer::Nonce(nonce), _) = receive(&mut stream).await? else {
                 return Err(invalid("no member answers there"));
             };
@@ -50,7 +49,14 @@ impl Link {
                 other => Err(unexpected(other)),
             }
         };
-        tokio::time::timeout(HELLO_MAX, open).await.map_err(|_| timed_out())?
+        let opened = tokio::time::timeout(HELLO_MAX, open).await;
+        opened.map_err(|_| match core.tls {
+            Some(_) => timed_out(),
+            None => io::Error::new(
+                io::ErrorKind::TimedOut,
+                "it says nothing; if it speaks TLS, give --tls-members here, too",
+            ),
+        })?
     }
 
     /// Asks, and waits for the answer.

@@ -1,6 +1,7 @@
 //! What members say to each other: docs/formats/agreement.md.
 
 use crate::log_store::{decode_entry, encode_entry};
+use crate::stream::Stream;
 use crate::types::{Entry, Id, LogIdOf, Member, Meta, Types, Vote};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::de::DeserializeOwned;
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// Bytes of a message at most.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
@@ -82,7 +82,7 @@ pub(crate) fn invalid(what: impl Into<String>) -> io::Error {
 
 /// Sends a message, with what follows it.
 pub(crate) async fn send<T: Serialize>(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     message: &T,
     blob: &[u8],
 ) -> io::Result<()> {
@@ -92,13 +92,13 @@ pub(crate) async fn send<T: Serialize>(
     frame.extend_from_slice(&(json.len() as u32).to_le_bytes());
     frame.extend_from_slice(&json);
     frame.extend_from_slice(blob);
-    stream.write_all(&frame).await
+    stream.write_all(&frame).await?;
+    // TLS keeps what it has encrypted until then.
+    stream.flush().await
 }
 
 /// Receives a message, and what follows it.
-pub(crate) async fn receive<T: DeserializeOwned>(
-    stream: &mut TcpStream,
-) -> io::Result<(T, Vec<u8>)> {
+pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut Stream) -> io::Result<(T, Vec<u8>)> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).await?;
     let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|n| head[at + n])) as usize;

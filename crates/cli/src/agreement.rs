@@ -2,8 +2,8 @@
 
 use crate::args::ServeArgs;
 use silica::{Durability, Error, ErrorKind, Result, Silica};
-use silica_agree::{Group, Options};
-use silica_server::{Agreement, Config, Databases};
+use silica_agree::{Group, Options, Tls};
+use silica_server::{Agreement, BothSides, Config, Databases};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ pub(crate) fn start(
         let Ok(parsed) = address.parse::<SocketAddr>() else {
             return refuse(format!("'{address}' is no address of a member; use IP:PORT"));
         };
-        if !parsed.ip().is_loopback() && config.password.is_none() {
+        if !parsed.ip().is_loopback() && config.password.is_none() && !args.tls_members {
             return refuse(format!(
                 "members on {address} without a password would let anyone write; set the same \
-                 password for all members"
+                 password for all members, or let them show certificates (--tls-members)"
             ));
         }
     }
@@ -36,8 +36,20 @@ pub(crate) fn start(
     let password = config.password.clone().unwrap_or_default();
     let stale_reads = args.stale_reads;
     let listen = args.member_listen.clone();
-    let options = Options { member, listen, members, client, password, stale_reads };
+    let tls = if args.tls_members { Some(tls(config)?) } else { None };
+    let options = Options { member, listen, members, client, password, tls, stale_reads };
     Group::start(options, Arc::clone(store)).map(Some)
+}
+
+/// What members have TLS with: the certificates of the server, which both sides have to show.
+fn tls(config: &Config) -> Result<Tls> {
+    let Some((own, links)) = config.tls.as_ref().zip(config.links.as_ref()) else {
+        let text = "--tls-members needs --tls-cert, --tls-key and --tls-peer-ca (or --tls-ca)";
+        return Err(Error::new(ErrorKind::Config, text));
+    };
+    let name = links.name.clone();
+    let BothSides { client, server, explain } = BothSides::read(own, links)?;
+    Ok(Tls { client, server, name, explain })
 }
 
 /// What the server of a member is started with.

@@ -548,6 +548,30 @@ pub(crate) struct ServeArgs {
     /// Address for TLS of its own, for all protocols; the others stay plain.
     #[arg(long, value_name = "HOST:PORT", requires = "tls_cert")]
     pub(crate) tls_listen: Option<String>,
+    /// Follow a primary by TLS; the setting tls-replication, which CONFIG SET changes.
+    #[arg(long)]
+    pub(crate) tls_replication: bool,
+    /// Nodes of a cluster, and MIGRATE, reach other servers by TLS: the port that a node announces
+    /// is that of --tls-listen, or of --listen if all of it speaks TLS. Clients need TLS, too.
+    #[arg(long)]
+    pub(crate) tls_cluster: bool,
+    /// The members of --replicated-by reach each other by TLS, and both sides show a certificate.
+    #[arg(long, requires = "member")]
+    pub(crate) tls_members: bool,
+    /// Authorities (PEM) of which other servers must have a certificate; those of --tls-ca if it is
+    /// not given.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_peer_ca: Option<PathBuf>,
+    /// Name for which the certificates of other servers are, if that is not the host by which they
+    /// are reached.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tls_peer_name: Option<String>,
+    /// Certificate that other servers are shown if they ask for one; --tls-cert if it is not given.
+    #[arg(long, value_name = "FILE", requires = "tls_client_key")]
+    pub(crate) tls_client_cert: Option<PathBuf>,
+    /// That certificate's private key.
+    #[arg(long, value_name = "FILE", requires = "tls_client_cert")]
+    pub(crate) tls_client_key: Option<PathBuf>,
     /// Password that clients must give with AUTH; beyond loopback it is needed, or TLS.
     #[arg(long, value_name = "WORD", conflicts_with = "password_file")]
     pub(crate) password: Option<String>,

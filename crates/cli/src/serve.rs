@@ -15,10 +15,11 @@ use silica_console::Global;
 use silica_console::signals::{self, Wish, Wishes};
 use silica_replica::Replica;
 use silica_server::{
-    ClusterOptions, Config, Databases, Server, SettingsFile, StopHandle, TlsFiles, program_bytes,
+    ClusterOptions, Config, Databases, LinkFiles, Server, SettingsFile, StopHandle, TlsFiles,
+    program_bytes,
 };
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -160,7 +161,8 @@ fn leave_image(cache: &dyn Engine) -> Result<()> {
 
 /// The signals that a server with `config` understands.
 fn awaited(config: &Config) -> Result<Signals> {
-    let is_read_again = config.tls.is_some() || config.settings_file.is_some();
+    let is_read_again =
+        config.tls.is_some() || config.links.is_some() || config.settings_file.is_some();
     let again = is_read_again.then_some(SIGHUP);
     Signals::new([SIGINT, SIGTERM].into_iter().chain(again))
         .map_err(|e| Error::io("installing the signal handlers", e))
@@ -313,6 +315,7 @@ fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
             key: key.clone(),
             ca: args.tls_ca.clone(),
         }),
+        links: links(args),
         tls_listen: match &args.tls_listen {
             Some(address) => addresses("--tls-listen", address)?,
             None => Vec::new(),
@@ -371,6 +374,7 @@ fn in_cluster(args: &ServeArgs, config: Config, directory: Option<&Path>) -> Res
         file: args.cluster_file.clone().or_else(in_directory),
         host: host.to_string(),
         port,
+        is_announced: args.cluster_announce.is_some(),
         password: config.password.clone(),
         is_synced: config.durability == silica::Durability::Synced,
         serves_parts: args.cluster_partial_coverage,
@@ -386,7 +390,25 @@ fn settings(args: &ServeArgs) -> Vec<(String, String)> {
     if let Some((host, port)) = args.replica_of.as_ref().filter(|_| !is_said) {
         all.push(("replicaof".into(), format!("{host} {port}")));
     }
+    // What the file says is what CONFIG REWRITE has written.
+    let asked = [("tls-replication", args.tls_replication), ("tls-cluster", args.tls_cluster)];
+    for (name, is_asked) in asked {
+        if is_asked && !all.iter().any(|(said, _)| said == name) {
+            all.insert(0, (name.into(), "yes".into()));
+        }
+    }
     all
+}
+
+/// What connections to other servers have TLS with.
+fn links(args: &ServeArgs) -> Option<LinkFiles> {
+    let pair = |cert: &Option<PathBuf>, key: &Option<PathBuf>| cert.clone().zip(key.clone());
+    let own = pair(&args.tls_client_cert, &args.tls_client_key);
+    Some(LinkFiles {
+        ca: args.tls_peer_ca.clone().or_else(|| args.tls_ca.clone())?,
+        identity: own.or_else(|| pair(&args.tls_cert, &args.tls_key)),
+        name: args.tls_peer_name.clone(),
+    })
 }
 
 fn addresses(option: &str, listen: &str) -> Result<Vec<SocketAddr>> {

@@ -39,12 +39,32 @@ pub trait Front: Send + Sync {
     /// The ports of the datagram protocol; none if it is not served.
     fn datagram_ports(&self) -> Vec<u16>;
 
-    /// Connects to another server, for what commands say to it. It waits for `timeout` at most.
+    /// The first TCP port for TLS; 0 if there is none.
+    fn tls_port(&self) -> u16 {
+        0
+    }
+
+    /// Says why connections to other servers cannot be encrypted, if that is so.
+    ///
+    /// # Errors
+    /// What is missing, and the option that gives it.
+    fn can_encrypt(&self) -> Result<(), String> {
+        Err("this server connects to no other".into())
+    }
+
+    /// Connects to another server, for what commands say to it; by TLS if it `encrypts`. It waits
+    /// for `timeout` at most, which then is the timeout of each call.
     ///
     /// # Errors
     /// As the system says; always if the front has no connections.
-    fn dial(&self, host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Wire>> {
-        let _ = (host, port, timeout);
+    fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+        encrypts: bool,
+    ) -> io::Result<Box<dyn Wire>> {
+        let _ = (host, port, timeout, encrypts);
         Err(io::Error::new(io::ErrorKind::Unsupported, "this server connects to no other"))
     }
 

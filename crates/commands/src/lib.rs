@@ -166,7 +166,7 @@ pub use budget::{Budget, Claim, SMALL_BYTES};
 pub use burst::{Args, Burst, Input, Output, Parcel, Request};
 pub use client_state::ClientState;
 pub use clients::{Client, Owner};
-pub use cluster::{Cluster, ClusterOptions, Wire};
+pub use cluster::{Cluster, ClusterOptions, LinkKind, Wire, is_tls};
 pub use database_set::DatabaseSet;
 pub use databases::{DATABASES_MAX, Databases, Generation, keyspace_name};
 pub use effect::Effect;

@@ -10,7 +10,8 @@ use crate::calls::times::Times;
 use crate::client_state::ClientState;
 use crate::clients::Owner;
 use crate::clients::{Client, Clients};
-use crate::cluster::Cluster;
+use crate::cluster::encryption::Encryption;
+use crate::cluster::{Cluster, KeptLinks};
 use crate::cursors::Cursors;
 use crate::database_set::DatabaseSet;
 use crate::element_cursors::ElementCursors;
@@ -118,6 +119,10 @@ pub struct Service {
     pub(crate) events: Events,
     /// This node's part of a cluster, if it is in one.
     pub(crate) cluster: Option<Arc<Cluster>>,
+    /// Which connections to other servers are encrypted.
+    pub(crate) encryption: Encryption,
+    /// Connections that MIGRATE has left open.
+    pub(crate) kept_links: KeptLinks,
     /// The service itself, for threads that outlive a call.
     itself: OnceLock<Weak<Service>>,
     /// Whether requests have to wait.
@@ -205,6 +210,8 @@ impl Service {
             monitors: Monitors::default(),
             events: Events::new(&budget),
             cluster: options.cluster.clone(),
+            encryption: Encryption::default(),
+            kept_links: KeptLinks::default(),
             itself: OnceLock::new(),
             pause: Pause::default(),
             clients_max: AtomicUsize::new(options.clients_max),
@@ -462,6 +469,7 @@ impl Service {
         self.rates.sample(&self.stats, now_ms);
         self.sql.end_idle();
         self.cluster.iter().for_each(|cluster| cluster.keys.forget_old(self.monotonic_ms()));
+        self.kept_links.close_idle(self.monotonic_ms());
         let unix_ms = self.unix_ms();
         self.tracking.tell_expired(self, unix_ms);
         let replicas = self.tick_replicas(index, now_ms);

@@ -1,7 +1,7 @@
 //! What a replica says before its primary sends anything.
 
 use crate::wire::{Wire, failed};
-use silica_commands::Service;
+use silica_commands::{LinkKind, Service};
 use silica_engine::{Error, ErrorKind, Result};
 use silica_proto::Value;
 use std::sync::PoisonError;
@@ -134,7 +134,7 @@ fn refuse_ring(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> 
     {
         let Ok(port) = port.parse() else { return Ok(()) };
         // What cannot be asked is no reason to refuse: the link may be all there is.
-        let next = Wire::connect(host, port, HOP_TIMEOUT).and_then(|mut next| {
+        let next = Wire::connect(service, host, port, HOP_TIMEOUT).and_then(|mut next| {
             // It may have another password, or none.
             let _ = log_in(service, &mut next, goes_on);
             told(&mut next, goes_on)
@@ -157,7 +157,8 @@ fn refuse_ring(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> 
 fn introduce(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<()> {
     let settings = &service.replication.settings;
     let announced = settings.announce_port.load(Relaxed);
-    let port = if announced == 0 { service.port().into() } else { announced };
+    let own = service.link_port(LinkKind::Replication);
+    let port = if announced == 0 { own.into() } else { announced };
     let port = port.to_string();
     let ip = settings.announce_ip.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut all: Vec<Vec<&[u8]>> = vec![vec![b"REPLCONF", b"listening-port", port.as_bytes()]];

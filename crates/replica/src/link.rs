@@ -176,7 +176,7 @@ impl Link {
         self.set_state(LinkState::Connecting);
         let timeout =
             Duration::from_secs(service.replication.settings.timeout_seconds.load(Relaxed).max(1));
-        let mut wire = Wire::connect(host, port, timeout.min(CONNECT_MAX))?;
+        let mut wire = Wire::connect(service, host, port, timeout.min(CONNECT_MAX))?;
         wire.set_timeout(timeout);
         let agreed = shake_hands(service, &mut wire, follower.is_unsure(), &mut goes_on)?;
         // Whoever was asked to take over has done so.

@@ -1,9 +1,9 @@
 //! A connection to a primary, with timeouts.
 
+use silica_commands::{LinkKind, Service, Wire as Stream, is_tls};
 use silica_engine::{Error, ErrorKind, Result};
 use silica_proto::{Value, decode};
-use std::io::{ErrorKind as IoKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::ErrorKind as IoKind;
 use std::time::{Duration, Instant};
 
 /// Bytes that are read at a time.
@@ -23,7 +23,7 @@ pub(crate) enum Got {
 
 /// A connection.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// The other side, for messages.
     pub(crate) name: String,
     /// What came and was not taken.
@@ -31,6 +31,9 @@ pub(crate) struct Wire {
     scratch: Vec<u8>,
     timeout: Duration,
     heard: Instant,
+    /// What is said of a side that closes before it has said anything.
+    hint: String,
+    has_heard: bool,
 }
 
 pub(crate) fn failed(what: impl std::fmt::Display) -> Error {
@@ -38,32 +41,30 @@ pub(crate) fn failed(what: impl std::fmt::Display) -> Error {
 }
 
 impl Wire {
-    /// Connects to `host` and `port`; whoever says nothing for `timeout` is gone.
-    pub(crate) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Wire> {
+    /// Connects to `host` and `port`, by TLS if the setting says so; whoever says nothing for
+    /// `timeout` is gone.
+    pub(crate) fn connect(
+        service: &Service,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+    ) -> Result<Wire> {
         let name = format!("{host}:{port}");
-        let found = (host, port).to_socket_addrs();
-        let found = found.map_err(|e| Error::io(format!("looking for the primary {name}"), e))?;
-        let mut last = failed(format!("the primary's name {host} has no address"));
-        for address in found {
-            match TcpStream::connect_timeout(&address, timeout) {
-                Ok(stream) => {
-                    let set = stream.set_nodelay(true);
-                    let set = set.and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-                    let set = set.and_then(|()| stream.set_write_timeout(Some(timeout)));
-                    set.map_err(|e| Error::io(format!("preparing the link to {name}"), e))?;
-                    return Ok(Wire {
-                        stream,
-                        name,
-                        buffer: Vec::new(),
-                        scratch: vec![0; READ_BYTES],
-                        timeout,
-                        heard: Instant::now(),
-                    });
-                }
-                Err(error) => last = Error::io(format!("connecting to the primary {name}"), error),
-            }
-        }
-        Err(last)
+        let stream = service.dial(LinkKind::Replication, host, port, timeout);
+        let mut stream =
+            stream.map_err(|e| Error::io(format!("connecting to the primary {name}"), e))?;
+        let set = stream.set_read_timeout(PATIENCE);
+        set.map_err(|e| Error::io(format!("preparing the link to {name}"), e))?;
+        Ok(Wire {
+            stream,
+            name,
+            buffer: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+            timeout,
+            heard: Instant::now(),
+            hint: service.encryption_hint(LinkKind::Replication),
+            has_heard: false,
+        })
     }
 
     /// Whoever says nothing for `timeout` is gone.
@@ -83,7 +84,7 @@ impl Wire {
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        let sent = self.stream.write_all(bytes);
+        let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
         sent.map_err(|e| Error::io(format!("sending to the primary {}", self.name), e))
     }
 
@@ -93,8 +94,15 @@ impl Wire {
     /// Fails if the other side has closed, or has said nothing for the timeout.
     pub(crate) fn read(&mut self) -> Result<Got> {
         match self.stream.read(&mut self.scratch) {
-            Ok(0) => Err(failed(format!("the primary {} has closed the link", self.name))),
+            Ok(0) => {
+                let hint = if self.has_heard { "" } else { &self.hint };
+                Err(failed(format!("the primary {} has closed the link{hint}", self.name)))
+            }
+            Ok(count) if !self.has_heard && is_tls(&self.scratch[..count]) => {
+                Err(failed(format!("the primary {} answers by TLS{}", self.name, self.hint)))
+            }
             Ok(count) => {
+                self.has_heard = true;
                 self.buffer.extend_from_slice(&self.scratch[..count]);
                 self.heard = Instant::now();
                 Ok(Got::Bytes(count))
@@ -108,7 +116,10 @@ impl Wire {
                 Err(failed(text))
             }
             Err(e) if e.kind() == IoKind::Interrupted => Ok(Got::Nothing),
-            Err(e) => Err(Error::io(format!("reading from the primary {}", self.name), e)),
+            Err(e) => {
+                let hint = if self.has_heard { "" } else { &self.hint };
+                Err(Error::io(format!("reading from the primary {}{hint}", self.name), e))
+            }
         }
     }
 

@@ -29,6 +29,17 @@ pub struct TlsFiles {
     pub ca: Option<PathBuf>,
 }
 
+/// What connections to other servers have TLS with: files of PEM, and the name that is expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkFiles {
+    /// Authorities of which the other servers have their certificates.
+    pub ca: PathBuf,
+    /// This server's certificate and its private key, if others ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name for which their certificates are; that by which they are reached if there is none.
+    pub name: Option<String>,
+}
+
 /// Who reads and writes an engine's partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -61,6 +72,9 @@ pub struct Config {
     /// What connections are encrypted with: those to [`Config::tls_listen`], or where that is empty
     /// those to all other TCP addresses.
     pub tls: Option<TlsFiles>,
+    /// What connections to other servers have TLS with, if they have it (`tls-replication`,
+    /// `tls-cluster`).
+    pub links: Option<LinkFiles>,
     /// Addresses to listen on for the same protocols over TLS, beside plain ones.
     pub tls_listen: Vec<SocketAddr>,
     /// A socket in the file system for the same protocols, which only this user may connect to.
@@ -132,6 +146,7 @@ impl Default for Config {
         Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
             tls: None,
+            links: None,
             tls_listen: Vec::new(),
             unix: None,
             memcached: Vec::new(),
@@ -234,13 +249,7 @@ impl Config {
             return refuse("an address for TLS needs a certificate and a key".into());
         }
         self.check_udp()?;
-        if self.cluster.is_some() && (self.encrypts_all() || self.listen.is_empty()) {
-            return refuse(
-                "the nodes of a cluster talk to each other over a plain address; give --listen \
-                 one, and --tls-listen another"
-                    .into(),
-            );
-        }
+        self.check_cluster()?;
         if self.password.as_ref().is_some_and(Vec::is_empty) {
             return refuse("the password is empty; give at least one character".into());
         }
@@ -261,6 +270,29 @@ impl Config {
 }
 
 impl Config {
+    /// True if the nodes of a cluster talk to each other by TLS.
+    pub(crate) fn encrypts_cluster(&self) -> bool {
+        let said = self.settings.iter().rev().find(|(name, _)| name == "tls-cluster");
+        said.is_some_and(|(_, value)| value.eq_ignore_ascii_case("yes"))
+    }
+
+    /// Nodes reach each other at the port that clients are sent to.
+    fn check_cluster(&self) -> Result<()> {
+        let refuse = |text: &str| Err(Error::new(ErrorKind::Config, text));
+        match (self.cluster.is_some(), self.encrypts_cluster()) {
+            (false, _) => Ok(()),
+            (true, true) if self.tls.is_none() => {
+                refuse("--tls-cluster: a node needs a port for TLS; give --tls-cert and --tls-key")
+            }
+            (true, true) => Ok(()),
+            (true, false) if self.encrypts_all() || self.listen.is_empty() => refuse(
+                "the nodes of a cluster talk to each other over a plain address; give --listen \
+                 one and --tls-listen another, or let them talk by TLS, too (--tls-cluster)",
+            ),
+            (true, false) => Ok(()),
+        }
+    }
+
     /// No datagram of memcached's carries a password, and their senders' addresses may be lies:
     /// replies, which are larger than requests, would go to whoever a liar names. In the datagram
     /// protocol senders show that they receive what is sent to them, and a pass where a password is

@@ -8,6 +8,7 @@
 //! * `workers`, `pool`: threads that run bursts which may wait for a device;
 //! * `direct`: loops that own partitions, and requests that are handed to them;
 //! * `tls`: between a connection's socket and its buffers, through rustls;
+//! * `dial`, `links`: connections to other servers, and TLS on them;
 //! * `udp`, `passes`: datagrams, in batches, on threads of their own, and what lets senders in;
 //! * `admin`: the dashboard, its history and metrics over HTTP, through tiny_http (small, without a
 //!   runtime, used widely).
@@ -26,6 +27,7 @@ mod conn;
 mod dial;
 mod direct;
 mod event_loop;
+mod links;
 mod listeners;
 mod loops;
 mod passes;
@@ -37,7 +39,8 @@ mod tls;
 mod udp;
 mod workers;
 
-pub use config::{Config, EventLoopKind, Mode, TlsFiles};
+pub use config::{Config, EventLoopKind, LinkFiles, Mode, TlsFiles};
+pub use links::BothSides;
 pub use server::{Server, StopHandle};
 pub use silica_commands::{
     Agreement, BackupJob, ClusterOptions, DATABASES_MAX, Databases, SettingsFile, Tell,

@@ -1,6 +1,7 @@
 //! The event loops as others reach them: their messages, their ports, and the end of all.
 
 use crate::dial;
+use crate::links::Links;
 use crate::listeners::AcceptOptions;
 use crate::passes::Passes;
 use crate::socket::Socket;
@@ -12,6 +13,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Why TLS on connections to other servers is not possible.
+const NO_LINKS: &str =
+    "whom to trust is not known: give --tls-peer-ca (or --tls-ca), authorities of the others";
 
 /// What loops are told.
 pub(crate) enum Message {
@@ -78,20 +83,34 @@ pub(crate) struct Addresses {
     pub(crate) datagrams: Vec<SocketAddr>,
 }
 
+impl Addresses {
+    /// Where the nodes of a cluster reach this one, which clients are sent to.
+    pub(crate) fn of_nodes(&self, encrypts: bool) -> Option<&SocketAddr> {
+        self.tls.first().filter(|_| encrypts).or(self.any.first())
+    }
+}
+
 /// All event loops of a server.
 pub(crate) struct Loops {
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) addresses: Addresses,
     /// What lets senders of datagrams in.
     pub(crate) passes: Passes,
+    /// What connections to other servers have TLS with.
+    pub(crate) links: Option<Links>,
     stop_asked: (Mutex<bool>, Condvar),
 }
 
 impl Loops {
     /// The loops that `wakers` wake.
-    pub(crate) fn new(wakers: Vec<Arc<Waker>>, addresses: Addresses, passes: Passes) -> Self {
+    pub(crate) fn new(
+        wakers: Vec<Arc<Waker>>,
+        addresses: Addresses,
+        passes: Passes,
+        links: Option<Links>,
+    ) -> Self {
         let inboxes = wakers.into_iter().map(Inbox::new).collect();
-        Loops { inboxes, addresses, passes, stop_asked: (Mutex::new(false), Condvar::new()) }
+        Loops { inboxes, addresses, passes, links, stop_asked: (Mutex::new(false), Condvar::new()) }
     }
 
     /// Waits until the loops are asked to stop.
@@ -105,8 +124,25 @@ impl Loops {
 }
 
 impl Front for Loops {
-    fn dial(&self, host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Wire>> {
-        dial::dial(host, port, timeout)
+    fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        timeout: Duration,
+        encrypts: bool,
+    ) -> io::Result<Box<dyn Wire>> {
+        if encrypts && self.links.is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, NO_LINKS));
+        }
+        dial::dial(host, port, timeout, self.links.as_ref().filter(|_| encrypts))
+    }
+
+    fn can_encrypt(&self) -> Result<(), String> {
+        self.links.as_ref().map(|_| ()).ok_or_else(|| NO_LINKS.into())
+    }
+
+    fn tls_port(&self) -> u16 {
+        self.addresses.tls.first().map_or(0, SocketAddr::port)
     }
 
     fn loops(&self) -> usize {

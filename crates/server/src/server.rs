@@ -4,6 +4,7 @@ use crate::admin::Admin;
 use crate::commits::Commits;
 use crate::direct::{self, Hub, LoopShard};
 use crate::event_loop::{EventLoop, WAKER};
+use crate::links::Links;
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
 use crate::passes::Passes;
@@ -69,7 +70,9 @@ impl StopHandle {
     /// them leaves those that were read before.
     pub fn read_certificates(&self) -> Result<()> {
         let Some(shared) = self.0.upgrade() else { return Ok(()) };
-        shared.tls.as_ref().map_or(Ok(()), |tls| tls.read_again(shared.service.unix_ms()))
+        let now_ms = shared.service.unix_ms();
+        shared.tls.as_ref().map_or(Ok(()), |tls| tls.read_again(now_ms))?;
+        shared.loops.links.as_ref().map_or(Ok(()), |links| links.read_again(now_ms))
     }
 }
 
@@ -133,7 +136,8 @@ fn service_options(
             false => options.host,
         };
         let port = if options.port == 0 { address.port() } else { options.port };
-        Cluster::open(ClusterOptions { host, port, ..options })
+        let is_announced = options.is_announced;
+        Cluster::open(ClusterOptions { host, port, is_announced, ..options })
     });
     Ok(ServiceOptions {
         cluster: cluster.transpose()?,
@@ -196,6 +200,7 @@ impl Server {
         databases.open_listed();
         let now_ms = SystemClock::default().unix_ms();
         let tls = config.tls.as_ref().map(|files| Tls::new(files, now_ms)).transpose()?;
+        let links = config.links.as_ref().map(|files| Links::new(files, now_ms)).transpose()?;
         config.warn_of_strangers(acl.lets_in());
         let listeners = Listeners::open(&config)?;
         let bind_all = |address: &SocketAddr| udp::bind_all(*address, config.loops);
@@ -210,10 +215,11 @@ impl Server {
             udp: udp::addresses(&sockets)?,
             datagrams: udp::addresses(&directed)?,
         };
-        let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?));
+        let loops = Arc::new(Loops::new(wakers, addresses, Passes::new()?, links));
         let front = Arc::clone(&loops) as Arc<dyn Front>;
         let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
-        let options = service_options(&config, &pools, loops.addresses.any.first())?;
+        let nodes = loops.addresses.of_nodes(config.encrypts_cluster());
+        let options = service_options(&config, &pools, nodes)?;
         let service = Arc::new(Service::new(options, databases, acl, budget, front));
         service.configure(&config.settings)?;
         settle_history(&service)?;

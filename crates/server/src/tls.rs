@@ -162,13 +162,12 @@ impl Session {
     }
 }
 
-fn read(files: &TlsFiles, now_ms: u64) -> Result<ServerConfig> {
+/// What the files say, for the side that is connected to.
+pub(crate) fn read(files: &TlsFiles, now_ms: u64) -> Result<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
     check_time(&chain[0], &files.cert, &provider, now_ms)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|e| {
-        unusable(&files.key, e, "private key", "PEM, PKCS#8, PKCS#1 or SEC1, without password")
-    })?;
+    let key = key(&files.key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|e| Error::new(ErrorKind::Config, format!("TLS: {e}")))?;
@@ -193,7 +192,15 @@ fn read(files: &TlsFiles, now_ms: u64) -> Result<ServerConfig> {
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+/// A private key.
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|e| {
+        unusable(path, e, "private key", "PEM, PKCS#8, PKCS#1 or SEC1, without password")
+    })
+}
+
+/// Certificates, one at least.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let found: Vec<_> = read.map_err(|e| unusable(path, e, "certificate", "PEM"))?;
     match found.is_empty() {
@@ -203,7 +210,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 /// Refuses a certificate that no client would accept any more, or yet.
-fn check_time(
+pub(crate) fn check_time(
     certificate: &CertificateDer<'_>,
     path: &Path,
     provider: &CryptoProvider,
@@ -226,7 +233,7 @@ fn check_time(
     }
 }
 
-fn refused(path: &Path, why: &str) -> Error {
+pub(crate) fn refused(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Config, format!("TLS with {}: {why}", path.display()))
 }
 

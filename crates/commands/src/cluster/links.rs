@@ -2,6 +2,7 @@
 //! until it was taken, and messages of PUBLISH. That a node does not answer is shown and decides
 //! nothing.
 
+use super::encryption::LinkKind;
 use super::map::Map;
 use super::reports::Reports;
 use super::wire::{Answer, Peer};
@@ -283,7 +284,7 @@ pub(super) fn connect(
     port: u16,
     timeout: Duration,
 ) -> io::Result<Peer> {
-    let mut peer = Peer::new(service.front.dial(host, port, timeout)?);
+    let mut peer = Peer::new(service.dial(LinkKind::Cluster, host, port, timeout)?);
     if let Some(password) = &cluster.options.password {
         match peer.call(&[b"AUTH", password])? {
             // A node without a password takes any.

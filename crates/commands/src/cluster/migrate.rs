@@ -11,6 +11,8 @@
 //! 3. A key that clients change during each of [`ROUNDS_FREE`] attempts is frozen for the next:
 //!    requests that change it are told to try again, those that read it are served.
 
+use super::encryption::LinkKind;
+use super::kept::LinkKey;
 use super::own::{Does, ask};
 use super::wire::{Answer, Peer};
 use super::{Cluster, lock};
@@ -138,7 +140,7 @@ type Failed = String;
 
 fn unreachable(error: &io::Error) -> Failed {
     log::debug!("MIGRATE: {error}");
-    "IOERR error or timeout connecting to the client".into()
+    format!("IOERR error or timeout connecting to the client: {error}")
 }
 
 fn unanswered(error: &io::Error) -> Failed {
@@ -207,8 +209,17 @@ impl<'m> Mover<'m> {
         Mover { service, keys, wanted, cluster, executor, peer: None }
     }
 
-    /// Moves all keys; false if none is there.
+    /// Moves all keys; false if none is there. The connection is kept for the next MIGRATE, if
+    /// nothing has failed on it.
     fn run(&mut self) -> std::result::Result<bool, Failed> {
+        let any = self.move_all()?;
+        if let Some(peer) = self.peer.take() {
+            self.service.kept_links.put(self.link_key(), peer, self.service.monotonic_ms());
+        }
+        Ok(any)
+    }
+
+    fn move_all(&mut self) -> std::result::Result<bool, Failed> {
         let mut rest = &self.wanted.keys[..];
         let mut any = false;
         while !rest.is_empty() {
@@ -286,10 +297,25 @@ impl<'m> Mover<'m> {
         Ok(items)
     }
 
+    fn link_key(&self) -> LinkKey {
+        let Wanted { host, port, credentials, db, .. } = self.wanted;
+        let credentials = credentials.iter().map(|word| word.to_vec()).collect();
+        let encrypts = self.service.encryption(LinkKind::Cluster).1;
+        LinkKey { host: host.clone(), port: *port, db: *db, credentials, encrypts }
+    }
+
     fn peer(&mut self) -> std::result::Result<&mut Peer, Failed> {
         if self.peer.is_none() {
+            let kept = self.service.kept_links.take(&self.link_key(), self.service.monotonic_ms());
+            if let Some(mut peer) = kept
+                && peer.wire().set_timeout(self.wanted.timeout).is_ok()
+            {
+                self.peer = Some(peer);
+            }
+        }
+        if self.peer.is_none() {
             let Wanted { host, port, timeout, credentials, db, .. } = self.wanted;
-            let wire = self.service.front.dial(host, *port, *timeout);
+            let wire = self.service.dial(LinkKind::Cluster, host, *port, *timeout);
             let mut peer = Peer::new(wire.map_err(|error| unreachable(&error))?);
             let mut first: Vec<Vec<&[u8]>> = Vec::new();
             if !credentials.is_empty() {

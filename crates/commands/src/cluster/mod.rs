@@ -7,10 +7,11 @@
 //! * `slots`, `map`, `topology`: slots, who serves them, and the file (docs/formats/cluster.md);
 //! * `route`: which node runs a request; [`crate::exec`] asks it before each request runs;
 //! * `keys`: the keys of a slot;
-//! * `migrate`: MIGRATE, which moves keys to another server;
+//! * `migrate`, `kept`: MIGRATE, which moves keys to another server, and its connections;
 //! * `role`: replicas, and how one takes the slots of its primary over;
 //! * `lost`: removes keys of slots that another node has taken;
-//! * `links`, `reports`, `wire`: what goes to other nodes, and what they say of each other.
+//! * `links`, `reports`, `wire`: what goes to other nodes, and what they say of each other;
+//! * `encryption`: which connections to other servers have TLS, those of replicas among them.
 //!
 //! Invariants:
 //! 1. A map takes effect while no burst runs, and a burst looks at the map when it begins: so no
@@ -22,6 +23,8 @@
 //! 4. Locks are taken in this order: the gate of bursts, `handover`, `state`. Nobody holds `state`
 //!    while he waits for another node.
 
+pub(crate) mod encryption;
+mod kept;
 mod keys;
 mod links;
 mod lost;
@@ -35,6 +38,8 @@ mod slots;
 mod topology;
 mod wire;
 
+pub use encryption::{LinkKind, is_tls};
+pub(crate) use kept::KeptLinks;
 pub(crate) use keys::{SlotKeys, are_there};
 pub(crate) use map::{Map, Node, is_id};
 pub(crate) use reports::Health;
@@ -69,6 +74,8 @@ pub struct ClusterOptions {
     pub host: String,
     /// The port that others reach this node at.
     pub port: u16,
+    /// Host and port were set, and are not those that are listened on.
+    pub is_announced: bool,
     /// What other nodes want to be given, if they want anything.
     pub password: Option<Vec<u8>>,
     /// A map survives a power cut, and not only the end of the process.

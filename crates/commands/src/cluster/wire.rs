@@ -2,6 +2,7 @@
 //!
 //! Sockets are the front's ([`Front::dial`](crate::Front::dial)); here are only bytes.
 
+use super::encryption::is_tls;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,6 +14,12 @@ pub trait Wire: Read + Write + Send {
 
     /// Calls that take longer from now on fail.
     fn set_timeout(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// Reads that take longer from now on fail, and may be tried again.
+    fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// True if the other side has neither closed nor sent what was not read. It does not wait.
+    fn is_quiet(&mut self) -> bool;
 }
 
 /// Bytes of a reply at most: a map of a thousand nodes, or an error.
@@ -34,11 +41,13 @@ pub(crate) struct Peer {
     received: Vec<u8>,
     at: usize,
     out: Vec<u8>,
+    /// Something has come.
+    has_heard: bool,
 }
 
 impl Peer {
     pub(crate) fn new(wire: Box<dyn Wire>) -> Self {
-        Peer { wire, received: Vec::new(), at: 0, out: Vec::new() }
+        Peer { wire, received: Vec::new(), at: 0, out: Vec::new(), has_heard: false }
     }
 
     pub(crate) fn wire(&mut self) -> &mut dyn Wire {
@@ -124,10 +133,24 @@ impl Peer {
         self.received.drain(..self.at);
         self.at = 0;
         let mut some = [0; 16 << 10];
-        let n = self.wire.read(&mut some)?;
+        let n = match self.wire.read(&mut some) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+            read => read?,
+        };
         if n == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed"));
+            let text = match self.has_heard {
+                true => "the connection was closed",
+                false => {
+                    "the connection was closed at once (does that port speak TLS? then set \
+                          tls-cluster to yes)"
+                }
+            };
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
+        if !self.has_heard && is_tls(&some[..n]) {
+            return Err(wrong("a message of TLS: set tls-cluster to yes"));
+        }
+        self.has_heard = true;
         self.received.extend_from_slice(&some[..n]);
         Ok(())
     }
@@ -171,6 +194,14 @@ mod tests {
         fn set_timeout(&mut self, _: Duration) -> io::Result<()> {
             Ok(())
         }
+
+        fn set_read_timeout(&mut self, _: Duration) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn is_quiet(&mut self) -> bool {
+            self.0.is_empty()
+        }
     }
 
     #[test]
@@ -186,6 +217,11 @@ mod tests {
             assert_eq!(next().unwrap(), Answer::Null);
             assert!(next().is_err());
         }
+        let alert = b"\x15\x03\x03\x00\x02\x02\x46".to_vec();
+        let error = Peer::new(Box::new(Pieces(alert, 7))).answer().unwrap_err();
+        assert!(error.to_string().contains("set tls-cluster to yes"), "{error}");
+        let error = Peer::new(Box::new(Pieces(Vec::new(), 7))).answer().unwrap_err();
+        assert!(error.to_string().contains("tls-cluster"), "{error}");
         for wrong in [&b"$x\r\n"[..], b"$99999999999\r\n", b"*1\r\n", b"\r\n", b"$4\r\nab"] {
             assert!(Peer::new(Box::new(Pieces(wrong.to_vec(), 3))).answer().is_err());
         }

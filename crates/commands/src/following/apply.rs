@@ -76,6 +76,21 @@ impl Group {
             input.add(run, args, db);
         }
     }
+
+    /// Takes out request `index` of a batch; false if there is no other.
+    fn leave_out(&mut self, index: usize) -> bool {
+        // A batch has its requests in one item.
+        let requests = self.items.iter_mut().find_map(|item| match item {
+            Item::Requests(input) => Some(&mut input.requests),
+            Item::Session(..) => None,
+        });
+        let Some(requests) = requests else { return false };
+        if self.is_alone || requests.len() < 2 || index >= requests.len() {
+            return false;
+        }
+        requests.remove(index);
+        true
+    }
 }
 
 impl Input {
@@ -324,16 +339,19 @@ impl Follower {
 
     /// Applies `group`, which begins with byte `start` of what came. `None` as error if it is to be
     /// tried in smaller groups.
-    fn apply(&mut self, group: Group, start: usize) -> std::result::Result<(), Option<Error>> {
+    fn apply(&mut self, mut group: Group, start: usize) -> std::result::Result<(), Option<Error>> {
         let service = Arc::clone(&self.service);
-        let applied = if group.is_alone || !service.replication.refuses_writes() {
-            // Clients may write, too: nobody else does meanwhile.
-            service.databases.alone(|| self.apply_now(&group, start))
-        } else {
-            let turn = Arc::clone(&self.turn);
-            let _entered = service.databases.enter(&turn);
-            self.apply_now(&group, start)
-        };
+        let mut applied = self.try_apply(&group, start);
+        // Of a transaction, whatever needs no key that was dropped here takes effect.
+        while let Err(Failure::Of(Unapplied { request, text, is_half: false })) = &applied
+            && group.units == 1
+            && self.may_lack(group.db)
+            && group.leave_out(*request)
+        {
+            log::debug!("passed over, because this cache has dropped its key: {text}");
+            self.skipped += 1;
+            applied = self.try_apply(&group, start);
+        }
         match applied {
             Ok(()) => {}
             Err(Failure::Over) => return Err(Some(is_over())),
@@ -360,6 +378,17 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    fn try_apply(&mut self, group: &Group, start: usize) -> std::result::Result<(), Failure> {
+        let service = Arc::clone(&self.service);
+        if group.is_alone || !service.replication.refuses_writes() {
+            // Clients may write, too: nobody else does meanwhile.
+            return service.databases.alone(|| self.apply_now(group, start));
+        }
+        let turn = Arc::clone(&self.turn);
+        let _entered = service.databases.enter(&turn);
+        self.apply_now(group, start)
     }
 
     /// True if database `db` may have dropped what the primary still has.

@@ -3,6 +3,7 @@
 use super::{Cx, Keyspace, SYNTAX, introspect, replicaof};
 use crate::acl::DEFAULT;
 use crate::burst::Args;
+use crate::cluster::{ClusterOptions, encryption};
 use crate::glob::Pattern;
 use crate::resp::events::Classes;
 use crate::service::Service;
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const STORES_BYTES_MIN: u64 = 1 << 20;
 
 /// A change that was found to be possible, and is made by this; or why it fails after all.
-type Ready = Box<dyn FnOnce(&Service) -> std::result::Result<(), String>>;
+pub(crate) type Ready = Box<dyn FnOnce(&Service) -> std::result::Result<(), String>>;
 
 /// How a setting can be changed while the server runs.
 enum Change {
@@ -77,10 +78,10 @@ static SETTINGS: &[Setting] = settings! {
         format!("normal 0 0 0 slave {bytes} 0 0 pubsub 0 0 0")
     } => output_limit;
     "cluster-announce-ip": |service| {
-        service.cluster.as_ref().map(|cluster| cluster.map().me().host.clone()).unwrap_or_default()
+        announced(service).map_or_else(String::new, |options| options.host.clone())
     };
     "cluster-announce-port": |service| {
-        service.cluster.as_ref().map_or(0, |cluster| cluster.map().me().port).to_string()
+        announced(service).map_or(0, |options| options.port).to_string()
     };
     "cluster-enabled": |service| yes_or_no(service.cluster.is_some());
     "cluster-require-full-coverage": |service| yes_or_no(
@@ -177,11 +178,22 @@ static SETTINGS: &[Setting] = settings! {
     "sql-time-limit": |service| service.sql.ms_max().to_string(),
         0..=i64::MAX => |service, n| service.sql.set_ms_max(n as u64);
     "tcp-keepalive": |_| "0".into();
+    "tls-cluster": |service| yes_or_no(service.encryption.cluster.load(Relaxed))
+        => encryption::cluster;
+    "tls-port": |service| service.front.tls_port().to_string();
+    "tls-replication": |service| yes_or_no(service.encryption.replication.load(Relaxed))
+        => encryption::replication;
     "timeout": |service| (service.idle_ms_max() / 1000).to_string(),
         0..=10_000_000 => |service, n| service.idle_ms_max.store(1000 * n as u64, Relaxed);
     "tracking-table-max-keys": |service| service.tracking.keys_max().to_string(),
         0..=i64::MAX => |service, n| service.tracking.set_keys_max(service, n as usize);
 };
+
+/// What a node of a cluster was told to announce, if it was; the address in use is in the map.
+fn announced(service: &Service) -> Option<&ClusterOptions> {
+    let options = service.cluster.as_ref().map(|cluster| &cluster.options);
+    options.filter(|options| options.is_announced)
+}
 
 fn synced(service: &Service, yes: &str, no: &str) -> String {
     let is_synced = service.options.durability == Durability::Synced;

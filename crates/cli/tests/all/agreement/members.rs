@@ -1,7 +1,7 @@
 //! Members come, go, come back without data, and have somebody else's.
 
 use super::group::Group;
-use crate::support::{Client, Reply, scratch};
+use crate::support::{Client, Reply, certificate, scratch};
 use std::time::Duration;
 
 fn ok(client: &mut Client, words: &[&[u8]]) -> Reply {
@@ -65,6 +65,28 @@ fn writes_are_everywhere_and_followers_name_the_leader() {
         panic!("served")
     };
     assert!(text.starts_with("CLUSTERDOWN") || text.starts_with("MOVED"), "{text}");
+}
+
+#[test]
+fn members_talk_by_tls() {
+    let files = ["server.pem", "server.key", "authority.pem"].map(certificate);
+    let [cert, key, ca] = &files;
+    let tls = ["--tls-members", "--tls-cert", cert, "--tls-key", key, "--tls-peer-ca", ca];
+    let extra = [&tls[..], &["--tls-listen", "127.0.0.1:0"]].concat();
+    let mut group = Group::start("agreement-tls", 3, &extra);
+    fill(&group, "key", 50);
+    group.wait("all members have all", |group| (0..3).all(|one| has_all(group, one)));
+    group.kill(group.leader());
+    let mut client = group.client(group.leader()).expect("a connection");
+    assert_eq!(ok(&mut client, &[b"DBSIZE"]), Reply::Number(50));
+    // What speaks no TLS is not heard.
+    let address = group.members[group.leader()].address.clone();
+    let mut plain = std::net::TcpStream::connect(&address).expect("it accepts");
+    std::io::Write::write_all(&mut plain, &[0; 64]).expect("it reads");
+    plain.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let mut said = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain, &mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("Nonce"), "{said:?}");
 }
 
 #[test]

@@ -125,6 +125,29 @@ fn a_cache_follows() {
 }
 
 #[test]
+fn a_cache_passes_over_only_what_needs_a_dropped_key() {
+    if !has_redis() {
+        return;
+    }
+    let dir = scratch("replication-cache-dropped");
+    let redis = Server::start_redis_in(&dir, &dir.join("redis"));
+    let mut primary = redis.client();
+    ask(&mut primary, "CONFIG SET repl-diskless-sync-delay 0");
+    ask(&mut primary, "SET dropped v");
+    let cache = Server::start_cache(&dir.join("cache"), "64MiB", &[]);
+    let mut replica = cache.client();
+    follow(&mut replica, redis.port);
+    catch_up(&mut primary, &mut replica);
+    ask(&mut replica, "CONFIG SET replica-read-only no");
+    ask(&mut replica, "DEL dropped");
+    let lines = ["MULTI", "SET first 1", "RENAME dropped renamed", "SET last 2", "EXEC"];
+    lines.iter().for_each(|line| drop(ask(&mut primary, line)));
+    catch_up(&mut primary, &mut replica);
+    let all = flat(ask(&mut replica, "MGET first renamed last"));
+    assert_eq!(all, ["1", "Bytes(None)", "2"]);
+}
+
+#[test]
 fn what_cannot_be_followed_is_refused_in_words() {
     if !has_redis() {
         return;

@@ -2,6 +2,7 @@
 
 mod chain;
 mod cut;
+mod encrypted;
 mod failover;
 mod follow;
 mod full;

@@ -44,6 +44,18 @@ pub fn arg(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
 
+/// A certificate or a key of the tests of TLS.
+pub fn certificate(name: &str) -> String {
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/certificates");
+    arg(&server.join(name)).to_string()
+}
+
+/// A port of the loopback device that nobody uses for the moment.
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    free.local_addr().expect("a bound socket has an address").port()
+}
+
 /// A running `silica serve`; killed with SIGKILL when dropped.
 pub struct Server {
     child: Child,
@@ -147,6 +159,18 @@ impl Server {
             let mut command = Command::new("redis-server");
             command.args(["--bind", host, "--port", port, "--save", "", "--dir", arg(dir)]);
             command.stdin(Stdio::null());
+            command
+        };
+        Self::start_by(path, || Server::spawn_as(path, command))
+    }
+
+    /// Starts Redis in `dir` with more of its options; `path` names its log.
+    pub fn start_redis_with(dir: &Path, path: &Path, extra: &[&str]) -> Server {
+        let command = |listen: &str| {
+            let (host, port) = listen.split_once(':').expect("an address");
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", host, "--port", port, "--save", "", "--dir", arg(dir)]);
+            command.args(extra).stdin(Stdio::null());
             command
         };
         Self::start_by(path, || Server::spawn_as(path, command))
