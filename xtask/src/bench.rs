@@ -241,9 +241,12 @@ fn sqlitekv(binary: &Path, scratch: &Path) -> Result<(), String> {
     let files = found["files"].as_array().into_iter().flatten();
     let drawn = files.filter_map(|file| std::fs::read_to_string(file.as_str()?).ok());
     let lines = drawn.filter(|svg| svg.matches("<polyline").count() >= 2).count();
-    match (rows.len(), rows.iter().all(has_value), lines) {
-        (195, true, 13) => Ok(()),
-        (count, _, lines) => Err(format!("{count} rows and {lines} drawings: {found}")),
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap_or_default();
+    let written: Value = serde_json::from_str(&text).unwrap_or_default();
+    let is_written = written["rows"] == found["rows"];
+    match (rows.len(), rows.iter().all(has_value), lines, is_written) {
+        (195, true, 13, true) => Ok(()),
+        (count, _, lines, _) => Err(format!("{count} rows and {lines} drawings: {found}")),
     }
 }
 

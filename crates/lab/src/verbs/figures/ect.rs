@@ -68,10 +68,25 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
     let mut sheet = Sheet { drawings: DRAWINGS.to_vec(), ..Sheet::default() };
     sheet.rows.extend(figure_3_3());
     let input = Input::new(job.keys(KEYS, KEYS_MIN) as usize, job.seed());
+    if !job.begins("section 3.3.3: indexes beside each other", &mut sheet)? {
+        return Ok(sheet);
+    }
     compared(&input, &mut sheet);
+    if !job.begins("section 3.1.6: one key of each chunk", &mut sheet)? {
+        return Ok(sheet);
+    }
     sparse(&input, &mut sheet);
+    if !job.begins("figures 3.10 and 3.11: options", &mut sheet)? {
+        return Ok(sheet);
+    }
     knobs(&input, &mut sheet);
+    if !job.begins("figures 3.7 to 3.9 and 3.12: builds", &mut sheet)? {
+        return Ok(sheet);
+    }
     ect_builds::add(job, input.keys.len() as u64, &mut sheet)?;
+    if !job.begins("table 3.4: lookups on the device", &mut sheet)? {
+        return Ok(sheet);
+    }
     ect_lookups::add(job, &input.keys, &mut sheet)?;
     Ok(sheet)
 }

@@ -4,8 +4,12 @@ use super::sheet::Sheet;
 use silica::Result;
 use silica_bench::{Plan, Run, Target, drive, fill};
 use silica_bench_compare::{Setup, find};
-use silica_console::{Global, RunArgs};
+use silica_console::{Global, RunArgs, signals};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// What was asked for.
 pub(super) struct Job<'a> {
@@ -15,6 +19,39 @@ pub(super) struct Job<'a> {
     pub(super) scale: f64,
     /// Options of runs, if any were given.
     pub(super) run: Option<&'a RunArgs>,
+    pub(super) begun: Instant,
+    /// Set by the first Ctrl-C, once a part was begun that heeds it.
+    pub(super) interrupted: OnceCell<Arc<AtomicBool>>,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        global: &'a Global,
+        out: &'a Path,
+        scale: f64,
+        run: Option<&'a RunArgs>,
+    ) -> Job<'a> {
+        let interrupted = OnceCell::new();
+        Job { global, out, scale, run, begun: Instant::now(), interrupted }
+    }
+
+    /// Says on standard error that the part `what` begins; false if the command was interrupted,
+    /// which `sheet` then says. What was measured before is written all the same.
+    pub(super) fn begins(&self, what: &str, sheet: &mut Sheet) -> Result<bool> {
+        let flag = match self.interrupted.get() {
+            Some(flag) => flag,
+            None => {
+                let flag = signals::interruption()?;
+                self.interrupted.get_or_init(|| flag)
+            }
+        };
+        if flag.load(Ordering::Relaxed) {
+            sheet.remark(format!("interrupted before {what}, and all that follows"));
+            return Ok(false);
+        }
+        eprintln!("{:5} s  {what}", self.begun.elapsed().as_secs());
+        Ok(true)
+    }
 }
 
 impl Job<'_> {

@@ -73,11 +73,24 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
     let schemes = TABLES.iter().chain(&SERVERS).map(|name| scheme(name)).collect::<Vec<_>>();
     for scheme in matrix.stores.installed(&schemes, &mut sheet)? {
         for dataset in DATASETS {
+            let what = format!("figures 5.10 and 5.12: {}, {}", scheme.name, dataset.0);
+            if !job.begins(&what, &mut sheet)? {
+                return Ok(sheet);
+            }
             matrix.dataset(&scheme, dataset, &mut sheet)?;
         }
     }
+    if !job.begins("figure 5.13: latency by rate", &mut sheet)? {
+        return Ok(sheet);
+    }
     matrix.latency(&mut sheet)?;
+    if !job.begins("figure 5.14: threads", &mut sheet)? {
+        return Ok(sheet);
+    }
     matrix.by_threads(&mut sheet)?;
+    if !job.begins("table 5.2: partitions of their own", &mut sheet)? {
+        return Ok(sheet);
+    }
     mica_owners::table_5_2(keys, job.seed(), &mut sheet)?;
     sheet.remark(
         "figure 5.15: the number of network ports is not varied; requests go over the kernel's \

@@ -92,7 +92,7 @@ pub(crate) fn run(global: &Global, args: &FiguresArgs, output: &mut Output) -> R
         let text = "--scale is a share of a full run: give a number over 0, such as 0.0625";
         return Err(Error::new(ErrorKind::Config, text));
     }
-    let job = Job { global, out: &args.out, scale: args.scale, run: args.run.as_ref() };
+    let job = Job::new(global, &args.out, args.scale, args.run.as_ref());
     let sheet = match args.paper {
         Paper::Silt => silt::sheet(&job, output)?,
         Paper::Ect => ect::sheet(&job)?,
@@ -134,7 +134,10 @@ fn sqlitekv(job: &Job<'_>, output: &mut Output) -> Result<()> {
         is_prepared: false,
     };
     let drawn = silica_bench::sqlitekv::draw(&config, options, job.out, &mut observer(output))?;
-    let (rows, files) = drawn;
+    let (rows, mut files) = drawn;
+    let values: Vec<Value> =
+        rows.iter().map(|row| serde_json::to_value(row).expect("rows are plain")).collect();
+    files.push(sheet::write_results(job.out, job.scale, &[], &values)?);
     for row in rows.iter().filter(|row| row.metric.starts_with("ratio")) {
         output.line(format!(
             "{:20} {:.2} {} (paper: {})",
@@ -142,7 +145,7 @@ fn sqlitekv(job: &Job<'_>, output: &mut Output) -> Result<()> {
         ))?;
     }
     let names: Vec<Value> = files.iter().map(|f| f.display().to_string().into()).collect();
-    output.object().insert("rows".into(), serde_json::to_value(&rows).expect("rows are plain"));
+    output.object().insert("rows".into(), values.into());
     output.object().insert("files".into(), names.into());
     Ok(())
 }

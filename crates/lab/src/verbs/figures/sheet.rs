@@ -74,18 +74,8 @@ impl Sheet {
             output.line(format!("left out: {remark}"))?;
         }
         let values: Vec<Value> = self.rows.iter().map(value).collect();
-        let machine = describe(out);
-        let object = json!({
-            "scale": scale,
-            "machine": machine,
-            "date": date(),
-            "remarks": self.remarks,
-            "rows": values,
-        });
-        let pretty = serde_json::to_string_pretty(&object).expect("rows are plain");
-        let (results, table) = (out.join("results.json"), out.join("results.md"));
-        std::fs::write(&results, pretty + "\n")
-            .map_err(|e| Error::io("writing results.json", e))?;
+        let results = write_results(out, scale, &self.remarks, &values)?;
+        let table = out.join("results.md");
         std::fs::write(&table, self.page()).map_err(|e| Error::io("writing results.md", e))?;
         for drawing in &self.drawings {
             self.files.extend(draw(&self.rows, drawing, out)?);
@@ -98,6 +88,29 @@ impl Sheet {
         object.insert("remarks".into(), self.remarks.into());
         Ok(())
     }
+}
+
+/// Writes what was found, with the machine and the date, as `results.json`; its path.
+///
+/// # Errors
+/// Those of writing a file.
+pub(super) fn write_results(
+    out: &Path,
+    scale: f64,
+    remarks: &[String],
+    rows: &[Value],
+) -> Result<PathBuf> {
+    let object = json!({
+        "scale": scale,
+        "machine": describe(out),
+        "date": date(),
+        "remarks": remarks,
+        "rows": rows,
+    });
+    let pretty = serde_json::to_string_pretty(&object).expect("rows are plain");
+    let results = out.join("results.json");
+    std::fs::write(&results, pretty + "\n").map_err(|e| Error::io("writing results.json", e))?;
+    Ok(results)
 }
 
 impl Sheet {

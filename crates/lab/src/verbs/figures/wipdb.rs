@@ -100,16 +100,31 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
     let schemes = RIVALS.map(scheme);
     let there = stores.installed(&schemes, &mut sheet)?;
     for scheme in &there {
+        if !job.begins(&format!("figures 2.6 and 2.11: {}", scheme.name), &mut sheet)? {
+            return Ok(sheet);
+        }
         run.figure_2_6(scheme, &mut sheet)?;
     }
     for scheme in &there {
+        if !job.begins(&format!("figure 2.7: {}", scheme.name), &mut sheet)? {
+            return Ok(sheet);
+        }
         run.figure_2_7(scheme, &mut sheet)?;
+    }
+    if !job.begins("figure 2.8 and table 2.1: reads", &mut sheet)? {
+        return Ok(sheet);
     }
     wipdb_reads::add(&stores, (keys, job.seed()), &mut sheet)?;
     for buckets in BUCKETS {
+        if !job.begins(&format!("figure 2.9: {buckets} buckets"), &mut sheet)? {
+            return Ok(sheet);
+        }
         run.figure_2_9(buckets, &mut sheet)?;
     }
     for scheme in &there {
+        if !job.begins(&format!("figure 2.10 and table 2.2: {}", scheme.name), &mut sheet)? {
+            return Ok(sheet);
+        }
         run.figure_2_10(scheme, &mut sheet)?;
     }
     sheet.remark(

@@ -64,6 +64,10 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
             sheet.remark(format!("{}: there is no /dev/shm", case.name()));
             continue;
         }
+        let what = format!("{} of {}: {}", number + 1, CASES.len(), case.name());
+        if !job.begins(&what, &mut sheet)? {
+            break;
+        }
         found.push((number, judged(case, &times, place, &mut sheet)?));
     }
     summary(&found, &mut sheet);

@@ -47,7 +47,13 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
     let keys = job.keys(KEYS, KEYS_MIN);
     let scratch = Scratch::new(job, false)?;
     for engine in ENGINES {
+        if !job.begins(&format!("times of {engine}"), &mut sheet)? {
+            return Ok(sheet);
+        }
         times(engine, keys, &scratch, &mut sheet)?;
+    }
+    if !job.begins("instructions and lines", &mut sheet)? {
+        return Ok(sheet);
     }
     instructions(keys >= COUNTED_KEYS, scratch.path(), &mut sheet)?;
     lines::rows(&mut sheet)?;

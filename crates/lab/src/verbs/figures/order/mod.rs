@@ -142,8 +142,14 @@ pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
         seed: job.seed(),
         ..Plan::new("mixed")?
     };
+    if !job.begins("the two maps", &mut sheet)? {
+        return Ok(sheet);
+    }
     let least = floor(&plan, &mut sheet)?;
     for family in FAMILIES {
+        if !job.begins(&format!("stores {}", family.name), &mut sheet)? {
+            return Ok(sheet);
+        }
         let scratch = Scratch::new(job, family.in_memory)?;
         if family.in_memory && !scratch.is_in_memory() {
             sheet.remark("no memory that outlives the process: its stores are mapped files");
@@ -171,6 +177,13 @@ impl Step {
     fn nanos(&self, load: usize) -> f64 {
         let rate = self.median(load, 0);
         if rate > 0.0 { 1e9 / rate } else { 0.0 }
+    }
+
+    /// What an operation takes longer than on `base`, as a share of that: the median of the rounds,
+    /// each beside the other store's round, for the machine changes between rounds.
+    fn lost(&self, base: &Step, load: usize) -> f64 {
+        let pairs = self.rounds[load].iter().zip(&base.rounds[load]);
+        median(pairs.map(|(ours, others)| others[0] / ours[0].max(1e-9) - 1.0))
     }
 
     fn median(&self, load: usize, figure: usize) -> f64 {
@@ -301,7 +314,7 @@ fn losses(family: &Family, steps: &[Step], least: &Least, plan: &Plan, sheet: &m
         }
         for load in [GETS, PUTS, HALF] {
             let base = steps[rung.base].nanos(load);
-            let lost = steps[number].nanos(load) - base;
+            let lost = base * steps[number].lost(&steps[rung.base], load);
             let Demands { transaction, expiry, .. } = rung.demands;
             // The part of the operations of this load that put.
             let puts = [0.0, 1.0, 0.5][load];
