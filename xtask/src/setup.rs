@@ -42,7 +42,13 @@ const PEERS: &[(&str, &str)] = &[
 
 /// Programs that are other people's servers, and the Debian packages that have them. One that is
 /// missing takes no part either.
-const SERVERS: &[(&str, &str)] = &[("memcached", "memcached"), ("redis-server", "redis-server")];
+const SERVERS: &[(&str, &str)] = &[
+    ("memcached", "memcached"),
+    ("redis-server", "redis-server"),
+    ("redis-sentinel", "redis-sentinel"),
+    ("nutcracker", "nutcracker"),
+    ("etcd", "etcd-server"),
+];
 
 /// Programs that judge file systems, and the Debian packages that have them. The tests of mounts
 /// do without one that is missing.
@@ -109,9 +115,10 @@ fn install_peers() {
     // These packages start their servers, which would take time from what is measured.
     let had: Vec<_> = SERVERS.iter().map(|server| is_there(server.0)).collect();
     install_each(SERVERS, is_there, out);
-    for ((_, package), had) in SERVERS.iter().zip(had) {
+    // Each service is called as its program.
+    for ((program, _), had) in SERVERS.iter().zip(had) {
         if !had && is_there("systemctl") {
-            succeeds("systemctl", &["disable", "--now", package]);
+            succeeds("systemctl", &["disable", "--now", program]);
         }
     }
 }
