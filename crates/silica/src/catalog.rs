@@ -6,7 +6,8 @@
 //!    synced. At every moment the name `silica` stands for one complete catalog.
 //! 2. A keyspace exists if and only if the catalog lists it. Its directory is complete before it
 //!    is listed and is removed only after it is not; a directory that is not listed is rubbish.
-//! 3. Numbers of keyspaces are never used twice.
+//! 3. Numbers of keyspaces are never used twice. A catalog in which two have one is neither written
+//!    nor read.
 //! 4. A copy follows the file, at the latest at the next open. Only a repair reads it.
 //!
 //! The bytes are described in `docs/formats/store.md`.
@@ -152,9 +153,25 @@ impl Catalog {
         }
         let mut reader = Reader { rest: &bytes[HEADER_BYTES..end] };
         match reader.catalog() {
-            Some(catalog) if reader.rest.is_empty() => Ok(catalog),
+            Some(catalog) if reader.rest.is_empty() => match catalog.one_directory() {
+                Some(what) => Err(damaged(end, &what)),
+                None => Ok(catalog),
+            },
             _ => Err(damaged(end - reader.rest.len(), "a field is cut short")),
         }
+    }
+
+    /// Two keyspaces that have one directory, in words: their engines would destroy each other.
+    fn one_directory(&self) -> Option<String> {
+        let mut names = std::collections::BTreeMap::new();
+        self.keyspaces.iter().find_map(|record| {
+            let other = names.insert(record.id, &record.name)?;
+            let directory = record.directory();
+            Some(format!(
+                "keyspaces '{other}' and '{}' have one directory, {directory}",
+                record.name
+            ))
+        })
     }
 
     /// Reads the catalog of `device`, or `None` where there is no such file.
@@ -176,6 +193,9 @@ impl Catalog {
 
     /// Replaces the catalog of `device`, and then its copy.
     pub(crate) fn save<D: Device>(&self, device: &D) -> Result<()> {
+        if let Some(what) = self.one_directory() {
+            return Err(Error::corruption(FILE, 0, what));
+        }
         let bytes = self.encode();
         replace(device, FILE_NEW, FILE, &bytes)?;
         if let Err(error) = replace(device, COPY_NEW, COPY, &bytes) {
@@ -288,6 +308,19 @@ mod tests {
         assert_eq!(catalog.next_id, 301);
         assert_eq!(catalog.keyspaces[0].name, "default");
         assert_eq!(Catalog::decode(&catalog.encode(), "silica").unwrap(), catalog);
+    }
+
+    #[test]
+    fn two_keyspaces_never_have_one_directory() {
+        let mut catalog = sample();
+        let other = Record { name: "other".into(), ..catalog.keyspaces[0].clone() };
+        catalog.add(other);
+        let error = Catalog::decode(&catalog.encode(), "silica").unwrap_err().to_string();
+        assert!(error.contains("'default' and 'other' have one directory, keyspace-1"), "{error}");
+        let device =
+            silica_device::sim::SimDevice::new(0, silica_device::sim::SimOptions::default());
+        assert!(catalog.save(&device).is_err());
+        assert!(Catalog::load(&device, "silica").unwrap().is_none());
     }
 
     #[test]
