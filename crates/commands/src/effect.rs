@@ -23,6 +23,8 @@ pub struct Effect {
     pub(crate) became: Became,
     /// When what was put expires, in Unix milliseconds; 0 for never.
     pub(crate) expires_unix_ms: u64,
+    /// The user bits of what was put.
+    pub(crate) user_bits: u32,
     /// Pages that nobody owns any more: their object's id, and their end.
     pub(crate) dead: Option<(u64, u64)>,
     /// The string that was put, if replicas are told that.
@@ -33,10 +35,12 @@ impl Effect {
     /// What `update` does to a key that holds `current`.
     #[inline]
     pub(crate) fn of(current: Option<EntryRef<'_>>, update: &Update) -> Self {
-        let (became, expires_unix_ms) = match update {
-            Update::Keep => (Became::Kept, 0),
-            Update::Delete => (Became::Deleted, 0),
-            Update::Put { expires_unix_ms, .. } => (Became::Put, *expires_unix_ms),
+        let (became, expires_unix_ms, user_bits) = match update {
+            Update::Keep => (Became::Kept, 0, 0),
+            Update::Delete => (Became::Deleted, 0, 0),
+            Update::Put { expires_unix_ms, user_bits, .. } => {
+                (Became::Put, *expires_unix_ms, *user_bits)
+            }
         };
         let had = current.filter(|entry| is_marked(entry.user_bits) && became != Became::Kept);
         let dead = had.and_then(|entry| pages_of(entry.value)).filter(|(id, _)| match update {
@@ -45,7 +49,8 @@ impl Effect {
             }
             _ => true,
         });
-        Effect { existed: current.is_some(), became, expires_unix_ms, dead, told: None }
+        let existed = current.is_some();
+        Effect { existed, became, expires_unix_ms, user_bits, dead, told: None }
     }
 
     /// Notes what replicas are told of `update`, if they need the value.

@@ -172,7 +172,7 @@ pub use databases::{DATABASES_MAX, Databases, Generation, keyspace_name};
 pub use effect::Effect;
 pub use engine_calls::error_text;
 pub use exec::{Change, Executor, Uncommitted, commit};
-pub use following::{Ending, Follower, Loaded, More, settle_history};
+pub use following::{Ending, Follower, Loaded, More, Summary, settle_history};
 pub use front::Front;
 pub use gate::Turn;
 pub use jobs::{BackupJob, Tell};

@@ -1,6 +1,7 @@
 //! What a replica says before its primary sends anything.
 
 use crate::wire::{Wire, failed};
+use silica_commands::replication::{CAPABILITY, COMMANDS_ONLY};
 use silica_commands::{LinkKind, Service};
 use silica_engine::{Error, ErrorKind, Result};
 use silica_proto::Value;
@@ -16,19 +17,33 @@ const HOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the primary answers to PSYNC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Agreed {
-    /// All data comes, whose position is the offset of the history.
-    Full { id: String, offset: u64 },
-    /// The stream goes on where this replica stands, perhaps under another id.
-    Continue { id: Option<String> },
+    /// All data comes, whose position is the offset of the history; as blocks, if it knows these.
+    Full { id: String, offset: u64, has_blocks: bool },
+    /// The stream goes on where this replica stands, perhaps under another id. A primary that makes
+    /// records says up to where there are some.
+    Continue { id: Option<String>, records_end: Option<u64> },
 }
+
+/// What the primary answers to PSYNC at first.
+enum Answer {
+    Agreed(Agreed),
+    /// All data has to come, and it asks what of it is there, under a seed.
+    Summary([u8; 16]),
+}
+
+/// Makes a summary under a seed, and returns its bytes.
+pub(crate) type Summarize<'s> =
+    dyn FnMut([u8; 16], &mut dyn FnMut() -> Result<()>) -> Result<Vec<u8>> + 's;
 
 type GoesOn<'g> = dyn FnMut() -> Result<()> + 'g;
 
 /// Says who this replica is, and agrees on where to begin; `needs_all` if its data has no position.
+/// `asks_commands` if the stream is to have no records.
 pub(crate) fn shake_hands(
     service: &Service,
     wire: &mut Wire,
-    needs_all: bool,
+    (needs_all, asks_commands): (bool, bool),
+    summarize: &mut Summarize<'_>,
     goes_on: &mut GoesOn<'_>,
 ) -> Result<Agreed> {
     let pong = wire.ask(&[b"PING"], goes_on)?;
@@ -42,18 +57,40 @@ pub(crate) fn shake_hands(
     if !hands_over {
         refuse_ring(service, wire, goes_on)?;
     }
-    introduce(service, wire, goes_on)?;
+    introduce(service, wire, asks_commands, goes_on)?;
     let (history, offset) = service.replication.position();
     let next = (offset + 1).to_string();
-    match needs_all {
-        _ if hands_over => {
-            wire.send(&[b"PSYNC", history.id.as_bytes(), next.as_bytes(), b"FAILOVER"])?;
-        }
-        true => wire.send(&[b"PSYNC", b"?", b"-1"])?,
-        false => wire.send(&[b"PSYNC", history.id.as_bytes(), next.as_bytes()])?,
-    }
+    let psync: &[&[u8]] = match needs_all {
+        _ if hands_over => &[b"PSYNC", history.id.as_bytes(), next.as_bytes(), b"FAILOVER"],
+        true => &[b"PSYNC", b"?", b"-1"],
+        false => &[b"PSYNC", history.id.as_bytes(), next.as_bytes()],
+    };
+    wire.send(psync)?;
     let line = wire.line(goes_on)?;
-    agreed(wire, &String::from_utf8_lossy(&line))
+    let first = agreed(wire, &String::from_utf8_lossy(&line))?;
+    let seed = match first {
+        Answer::Agreed(agreed) => return Ok(agreed),
+        Answer::Summary(seed) => seed,
+    };
+    let summary = summarize(seed, goes_on)?;
+    let told = wire.ask(&[b"REPLCONF", b"silica-summary", &summary], goes_on)?;
+    if let Value::Error(text) = &told {
+        // All of it comes, then.
+        log::warn!("the primary {} does not take what is here already: {text}", wire.name);
+        let nothing = silica_commands::Summary::default().encode();
+        if let Value::Error(text) =
+            wire.ask(&[b"REPLCONF", b"silica-summary", &nothing], goes_on)?
+        {
+            return Err(refused(wire, "a summary", &text));
+        }
+    }
+    // Whoever was to take over has done so.
+    wire.send(&psync[..3])?;
+    let line = wire.line(goes_on)?;
+    match agreed(wire, &String::from_utf8_lossy(&line))? {
+        Answer::Summary(_) => Err(strange(wire, "+SUMMARY, again")),
+        Answer::Agreed(agreed) => Ok(agreed),
+    }
 }
 
 fn is_about_password(text: &str) -> bool {
@@ -154,7 +191,12 @@ fn refuse_ring(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> 
 }
 
 /// Tells the primary where this replica listens and what it understands.
-fn introduce(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Result<()> {
+fn introduce(
+    service: &Service,
+    wire: &mut Wire,
+    asks_commands: bool,
+    goes_on: &mut GoesOn<'_>,
+) -> Result<()> {
     let settings = &service.replication.settings;
     let announced = settings.announce_port.load(Relaxed);
     let own = service.link_port(LinkKind::Replication);
@@ -165,7 +207,14 @@ fn introduce(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Re
     if !ip.is_empty() {
         all.push(vec![b"REPLCONF", b"ip-address", ip.as_bytes()]);
     }
-    all.push(vec![b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
+    let mut can: Vec<&[u8]> = vec![b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"];
+    if settings.has_records.load(Relaxed) {
+        can.extend([&b"capa"[..], CAPABILITY.as_bytes()]);
+        if asks_commands {
+            can.extend([&b"capa"[..], COMMANDS_ONLY.as_bytes()]);
+        }
+    }
+    all.push(can);
     for request in all {
         if let Value::Error(text) = wire.ask(&request, goes_on)? {
             // An old one knows fewer of them, and does without.
@@ -176,16 +225,27 @@ fn introduce(service: &Service, wire: &mut Wire, goes_on: &mut GoesOn<'_>) -> Re
 }
 
 /// What the answer to PSYNC means.
-fn agreed(wire: &Wire, line: &str) -> Result<Agreed> {
+fn agreed(wire: &Wire, line: &str) -> Result<Answer> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     match words[..] {
-        ["+FULLRESYNC", id, offset] if is_id(id) => {
+        ["+FULLRESYNC", id, offset, ref own @ ..]
+            if is_id(id) && matches!(own, [] | [CAPABILITY]) =>
+        {
             let offset = offset.parse().map_err(|_| strange(wire, line))?;
-            Ok(Agreed::Full { id: id.to_string(), offset })
+            let (id, has_blocks) = (id.to_string(), !own.is_empty());
+            Ok(Answer::Agreed(Agreed::Full { id, offset, has_blocks }))
         }
-        ["+CONTINUE"] => Ok(Agreed::Continue { id: None }),
-        ["+CONTINUE", id] if is_id(id) => Ok(Agreed::Continue { id: Some(id.to_string()) }),
+        ["+CONTINUE"] => Ok(goes_on_at(None, None)),
+        ["+CONTINUE", id] if is_id(id) => Ok(goes_on_at(Some(id), None)),
+        ["+CONTINUE", id, CAPABILITY, end] if is_id(id) => {
+            let records_end = Some(end.parse().map_err(|_| strange(wire, line))?);
+            Ok(goes_on_at(Some(id), records_end))
+        }
+        ["+SUMMARY", digits] if digits.len() == 32 => {
+            let number = u128::from_str_radix(digits, 16).map_err(|_| strange(wire, line))?;
+            Ok(Answer::Summary(number.to_be_bytes()))
+        }
         _ if line.starts_with("-NOMASTERLINK") || line.starts_with("-LOADING") => {
             Err(failed(format!("the primary {} is not ready: {}", wire.name, &line[1..])))
         }
@@ -199,6 +259,10 @@ fn agreed(wire: &Wire, line: &str) -> Result<Agreed> {
         }
         _ => Err(strange(wire, line)),
     }
+}
+
+fn goes_on_at(id: Option<&str>, records_end: Option<u64>) -> Answer {
+    Answer::Agreed(Agreed::Continue { id: id.map(str::to_string), records_end })
 }
 
 fn strange(wire: &Wire, line: &str) -> Error {

@@ -171,6 +171,10 @@ impl Link {
         };
         let mut goes_on = || match self.is_over() || service.replication.role().1 != version {
             true => Err(Error::new(ErrorKind::Closed, "the role has changed")),
+            false if service.replication.must_relink() => {
+                log::info!("the link is made anew, for one that takes commands only");
+                Err(Error::new(ErrorKind::Closed, "somebody who follows takes commands only"))
+            }
             false => Ok(()),
         };
         self.set_state(LinkState::Connecting);
@@ -178,30 +182,7 @@ impl Link {
             Duration::from_secs(service.replication.settings.timeout_seconds.load(Relaxed).max(1));
         let mut wire = Wire::connect(service, host, port, timeout.min(CONNECT_MAX))?;
         wire.set_timeout(timeout);
-        let agreed = shake_hands(service, &mut wire, follower.is_unsure(), &mut goes_on)?;
-        // Whoever was asked to take over has done so.
-        service.end_failover();
-        match agreed {
-            Agreed::Continue { id } => {
-                if id.is_some_and(|id| service.replication.rename_history(&id)) {
-                    service.drop_replicas();
-                }
-                log::info!("{host}:{port} goes on at {}", service.replication.offset());
-            }
-            Agreed::Full { id, offset } => {
-                self.set_state(LinkState::Sync);
-                log::info!("{host}:{port} sends all data, up to offset {offset} of {id}");
-                let at = (&id[..], offset);
-                let loaded = receive(service, follower, &mut wire, at, &mut goes_on)?;
-                log::info!(
-                    "all data of {host}:{port} is loaded: {} keys, {} libraries, {} values of \
-                     unknown types passed over",
-                    loaded.keys,
-                    loaded.libraries,
-                    loaded.skipped
-                );
-            }
-        }
+        self.agree(follower, &mut wire, &mut goes_on)?;
         // Replicas of this one go on with its stream.
         service.replication.keep();
         {
@@ -210,6 +191,60 @@ impl Link {
             (link.down_since_unix_ms, link.last_io_unix_ms) = (0, service.unix_ms());
         }
         self.stream(follower, &mut wire, &mut goes_on)
+    }
+
+    /// Agrees with the primary on where to begin, and takes all data if that is it.
+    fn agree(
+        &self,
+        follower: &mut Follower,
+        wire: &mut Wire,
+        goes_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let (replication, name) = (&self.service.replication, wire.name.clone());
+        // Nobody is fed with what may have records until it is known what comes.
+        let asks_commands = replication.wants_commands();
+        replication.set_link_plain_from(0);
+        let mut summary = None;
+        let agreed = {
+            let needs = (follower.is_unsure(), asks_commands);
+            let mut summarize = |seed, goes_on: &mut dyn FnMut() -> Result<()>| {
+                log::info!("{name} asks what of its data is here already");
+                Ok(summary.insert(follower.summarize(seed, goes_on)?).encode())
+            };
+            shake_hands(&self.service, wire, needs, &mut summarize, goes_on)?
+        };
+        // Whoever was asked to take over has done so.
+        self.service.end_failover();
+        match agreed {
+            Agreed::Continue { id, records_end } => {
+                replication.set_link_plain_from(match records_end {
+                    Some(_) if !asks_commands => u64::MAX,
+                    end => end.unwrap_or(0),
+                });
+                if id.is_some_and(|id| replication.rename_history(&id)) {
+                    self.service.drop_replicas();
+                }
+                log::info!("{name} goes on at {}", replication.offset());
+            }
+            Agreed::Full { id, offset, has_blocks } => {
+                let has_records = has_blocks && !asks_commands;
+                replication.set_link_plain_from(if has_records { u64::MAX } else { 0 });
+                self.set_state(LinkState::Sync);
+                log::info!("{name} sends all data, up to offset {offset} of {id}");
+                let at = (&id[..], offset);
+                let blocks = has_blocks.then(|| summary.unwrap_or_default());
+                let loaded = receive(&self.service, follower, wire, (at, blocks), goes_on)?;
+                log::info!(
+                    "all data of {name} is loaded: {} keys, {} entries copied from what was here, \
+                     {} libraries, {} values of unknown types passed over",
+                    loaded.keys,
+                    loaded.copied,
+                    loaded.libraries,
+                    loaded.skipped
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Applies what comes.

@@ -1,7 +1,7 @@
-//! An RDB file on its way from the primary.
+//! All data on its way from the primary: an RDB file, or blocks of a primary that is Silica too.
 
 use crate::wire::{Got, Wire, failed};
-use silica_commands::{Ending, Follower, Loaded, Service};
+use silica_commands::{Ending, Follower, Loaded, Service, Summary};
 use silica_engine::Result;
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,19 @@ const MARK_BYTES: usize = 40;
 /// How often the primary is told that somebody is there.
 const SIGNS: Duration = Duration::from_secs(1);
 
-/// Receives all data, whose position is `offset` of history `id`, and loads it.
+/// Receives all data, whose position is `at`, and loads it; it comes as blocks if there is a
+/// summary of what is here.
 pub(crate) fn receive(
     service: &Service,
     follower: &mut Follower,
     wire: &mut Wire,
-    (id, offset): (&str, u64),
+    (at, blocks): ((&str, u64), Option<Summary>),
     goes_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Loaded> {
-    let (ending, mut left) = announced(wire, goes_on)?;
+    let (ending, mut left) = match blocks {
+        Some(_) => (Ending::Nothing, None),
+        None => announced(wire, goes_on)?,
+    };
     {
         let mut link = service.replication.link();
         (link.sync_bytes_total, link.sync_bytes_read) = (left.unwrap_or(0), 0);
@@ -43,7 +47,13 @@ pub(crate) fn receive(
             }
             let len = wire.buffer.len() as u64;
             let take = left.map_or(len, |left| left.min(len));
-            bytes.extend(wire.buffer.drain(..take as usize));
+            match take == len && bytes.is_empty() {
+                true => std::mem::swap(bytes, &mut wire.buffer),
+                false => {
+                    bytes.extend_from_slice(&wire.buffer[..take as usize]);
+                    wire.buffer.drain(..take as usize);
+                }
+            }
             left = left.map(|left| left - take);
             read_bytes += take;
             let mut link = service.replication.link();
@@ -51,7 +61,10 @@ pub(crate) fn receive(
             return Ok(true);
         }
     };
-    let mut loaded = follower.load((id, offset), &ending, &mut more)?;
+    let mut loaded = match blocks {
+        Some(summary) => follower.load_blocks(at, summary, &mut more)?,
+        None => follower.load(at, &ending, &mut more)?,
+    };
     // What the link has read beyond the file stands before what comes next.
     let behind = std::mem::take(&mut loaded.behind);
     wire.buffer.splice(0..0, behind);

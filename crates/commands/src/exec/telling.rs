@@ -3,11 +3,11 @@
 use super::{Executor, Wave};
 use crate::burst::{Args, Input, Request};
 use crate::effect::{Became, Effect};
-use crate::replication::{Effects, Held, Mask, READONLY, push_set};
+use crate::replication::{Effects, Held, Mask, READONLY};
 use crate::service::Service;
 use crate::table::{Command, Modify, Run, Write, find, find_called};
 use crate::tracking::removes_everything;
-use silica::engine::{Engine, GetSink, OpKind, WriteBatch};
+use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
 use silica_proto::memcached::Request as Head;
 use std::sync::Arc;
 
@@ -128,10 +128,8 @@ pub(super) fn tell_write(
 pub(crate) fn tell_batch(db: u8, batch: &WriteBatch<'_>, effects: &mut Effects) {
     for op in batch.ops() {
         match &op.kind {
-            OpKind::Put(entry) => {
-                push_set(effects, db, op.key, entry.value, entry.expires_unix_ms);
-            }
-            OpKind::Delete => effects.push(Some(db), &[b"DEL", op.key]),
+            OpKind::Put(entry) => effects.put(db, op.key, *entry),
+            OpKind::Delete => effects.delete(db, op.key),
             OpKind::DeleteRange(_) => {}
         }
     }
@@ -150,7 +148,8 @@ pub(super) fn tell_update(
             (Became::Kept, _) => {}
             (Became::Deleted, _) => effects.push(Some(db), &[b"DEL", key]),
             (Became::Put, Some(value)) => {
-                push_set(effects, db, key, value, effect.expires_unix_ms);
+                let Effect { expires_unix_ms, user_bits, .. } = *effect;
+                effects.put(db, key, EntryRef { value, expires_unix_ms, user_bits });
             }
             (Became::Put, None) if !is_about_time(args) => effects.push_args(Some(db), args),
             (Became::Put, None) if effect.expires_unix_ms == 0 => {

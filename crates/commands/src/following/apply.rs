@@ -5,12 +5,13 @@ use crate::client_state::ClientState;
 use crate::exec::{Executor, Unapplied};
 use crate::gate::Turn;
 use crate::marks::{self, Mark};
+use crate::replication::records::{self, Change, read_record};
 use crate::resp::Cx;
 use crate::resp::topics::kind_of;
 use crate::service::Service;
-use crate::table::{Command, Run, find, find_sub};
+use crate::table::{Command, Run, Write, find, find_sub};
 use crate::topics::Kind as Topic;
-use silica::engine::{Error, ErrorKind, Result};
+use silica::engine::{EntryRef, Error, ErrorKind, Result};
 use silica_proto::memcached::Protocol;
 use silica_proto::{Limits, Parser, Reply, Span, parse_i64};
 use std::collections::BTreeMap;
@@ -41,7 +42,30 @@ enum Kind {
     /// It concerns the server: libraries of functions.
     Session(SessionRun),
     Publish,
+    /// Strings as they are: see [`records`].
+    Entries,
 }
+
+/// A string of a record: its key, its value, when it expires and its user bits.
+static PUT: Write = Write {
+    refuse: |_| None,
+    value_at: 2,
+    apply: |args, _, batch| {
+        let number = |at: usize| args.get(at).try_into().map_or(0, u64::from_le_bytes);
+        let (value, expires_unix_ms, user_bits) = (args.get(2), number(3), number(4) as u32);
+        batch.put_entry(args.get(1), EntryRef { value, expires_unix_ms, user_bits });
+    },
+    reply: |_, reply| reply.ok(),
+};
+/// A key of a record that is gone.
+static DELETE: Write = Write {
+    refuse: |_| None,
+    value_at: 1,
+    apply: |args, _, batch| {
+        batch.delete(args.get(1));
+    },
+    reply: |_, reply| reply.ok(),
+};
 
 /// Something that a group does.
 enum Item {
@@ -62,11 +86,31 @@ struct Group {
     /// It is no single batch.
     is_alone: bool,
     wants_ack: bool,
+    has_records: bool,
     /// The database that is selected behind it.
     db: u8,
 }
 
 impl Group {
+    /// Adds the entries of a record of database `db`.
+    fn add_record(&mut self, record: &[u8], db: u8) -> Result<()> {
+        self.has_records = true;
+        for change in read_record(record)? {
+            match change {
+                Change::Put(key, entry) => {
+                    let expires = entry.expires_unix_ms.to_le_bytes();
+                    let user_bits = u64::from(entry.user_bits).to_le_bytes();
+                    let args = [records::COMMAND, key, entry.value, &expires, &user_bits];
+                    self.add(Run::Write(&PUT), &args, db);
+                }
+                Change::Deleted(key) => {
+                    self.add(Run::Write(&DELETE), &[records::COMMAND, key], db);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a request, whose spans are those of `args`.
     fn add(&mut self, run: Run, args: &[&[u8]], db: u8) {
         if !matches!(self.items.last(), Some(Item::Requests(_))) {
@@ -248,6 +292,11 @@ impl Follower {
             }
             match kind {
                 Kind::Nothing => {}
+                Kind::Entries => match group.add_record(args.get(1).copied().unwrap_or(&[]), db) {
+                    Ok(()) => {}
+                    Err(_) if group.units > 0 => break,
+                    Err(error) => return Err(error),
+                },
                 Kind::GetAck => group.wants_ack = true,
                 Kind::Select(number) => db = number,
                 Kind::Multi => in_multi = true,
@@ -305,6 +354,9 @@ impl Follower {
         }
         if is("exec") {
             return Ok(Kind::Exec);
+        }
+        if *name == records::COMMAND {
+            return Ok(Kind::Entries);
         }
         if is("publish") || is("spublish") {
             return Ok(Kind::Publish);
@@ -406,11 +458,20 @@ impl Follower {
             return Err(Some(is_over()));
         }
         self.skipped += 1;
-        let bytes = &self.received[start..start + group.bytes];
-        service.replication.append_from_primary(bytes, Some(group.db));
-        service.wake_replicas();
+        self.pass_on(group, start);
         self.db = group.db;
         Ok(())
+    }
+
+    /// Gives the bytes of `group` to those who follow this server.
+    fn pass_on(&self, group: &Group, start: usize) {
+        let (bytes, db) = (&self.received[start..start + group.bytes], Some(group.db));
+        let replication = &self.service.replication;
+        if !replication.append_from_primary(bytes, db, group.has_records) {
+            log::warn!("replicas that take commands only begin anew: a record has come");
+            self.service.drop_replicas();
+        }
+        self.service.wake_replicas();
     }
 
     /// Applies `group` while the numbers of databases keep their meaning.
@@ -433,9 +494,7 @@ impl Follower {
             false => self.apply_batch(group, mark)?,
             true => self.apply_between_marks(group, mark, before)?,
         }
-        let bytes = &self.received[start..start + group.bytes];
-        replication.append_from_primary(bytes, Some(group.db));
-        service.wake_replicas();
+        self.pass_on(group, start);
         self.db = group.db;
         Ok(())
     }

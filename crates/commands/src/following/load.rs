@@ -38,6 +38,8 @@ pub struct Loaded {
     pub libraries: u64,
     /// Values of types that are not known here, which were passed over.
     pub skipped: u64,
+    /// Entries that were copied from what the replica had.
+    pub copied: u64,
     /// Bytes that came behind the end: those of the stream.
     pub behind: Vec<u8>,
 }
@@ -51,19 +53,19 @@ struct New {
 }
 
 /// A load that is under way.
-struct Load<'f> {
-    follower: &'f Follower,
+pub(super) struct Load<'f> {
+    pub(super) follower: &'f Follower,
     /// `None` where databases are in memory.
     generation: Option<Box<dyn Generation + 'f>>,
     /// What is loaded into, by the number of the database.
     engines: BTreeMap<usize, Arc<dyn Engine>>,
     pending: BTreeMap<usize, Vec<New>>,
     pending_bytes: usize,
-    libraries: Vec<Vec<u8>>,
+    pub(super) libraries: Vec<Vec<u8>>,
     /// The database that the stream has selected at the position.
-    selected: u8,
+    pub(super) selected: u8,
     skips_unknown: bool,
-    loaded: Loaded,
+    pub(super) loaded: Loaded,
 }
 
 impl Follower {
@@ -77,9 +79,19 @@ impl Follower {
     /// those of `more` and of writing.
     pub fn load(
         &mut self,
-        (id, offset): (&str, u64),
+        at: (&str, u64),
         ending: &Ending,
         more: &mut More<'_>,
+    ) -> Result<Loaded> {
+        self.load_by(at, |load| load.read(ending, more))
+    }
+
+    /// Takes what `read` reads in the place of all that the databases hold; its position is
+    /// `offset` of history `id` then.
+    pub(super) fn load_by(
+        &mut self,
+        (id, offset): (&str, u64),
+        read: impl FnOnce(&mut Load<'_>) -> Result<()>,
     ) -> Result<Loaded> {
         let service = Arc::clone(&self.service);
         let databases = &service.databases;
@@ -95,7 +107,7 @@ impl Follower {
             loaded: Loaded::default(),
         };
         load.begin()?;
-        load.read(ending, more)?;
+        read(&mut load)?;
         let mark = Mark {
             id: id.to_string(),
             offset,
@@ -128,7 +140,7 @@ impl Load<'_> {
     }
 
     /// What database `db` is loaded into.
-    fn engine(&mut self, db: usize) -> Result<Arc<dyn Engine>> {
+    pub(super) fn engine(&mut self, db: usize) -> Result<Arc<dyn Engine>> {
         if let Some(engine) = self.engines.get(&db) {
             return Ok(Arc::clone(engine));
         }
@@ -338,6 +350,6 @@ fn unreadable(error: silica_proto::rdb::FileError) -> Error {
     Error::new(kind, format!("the primary's data cannot be loaded: {error}"))
 }
 
-fn damaged(why: &str) -> Error {
+pub(super) fn damaged(why: &str) -> Error {
     Error::new(ErrorKind::Corruption, format!("the primary's data is damaged: {why}"))
 }

@@ -28,9 +28,11 @@
 //!    uses the databases. Databases in memory have no second generation: they are emptied first.
 
 mod apply;
+mod blocks;
 mod load;
 
 pub use self::apply::Follower;
+pub use self::blocks::Summary;
 pub use self::load::{Ending, Loaded, More};
 
 use crate::marks::{self, Mark, remove_marks};

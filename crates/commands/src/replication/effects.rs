@@ -1,13 +1,35 @@
-//! What writes have done, as commands for replicas.
+//! What writes have done, as replicas are told: commands, and entries of strings, which become
+//! records or commands when they are appended to the stream.
 
+use super::records::{self, Change, Changes, push_deleted, push_put, push_record};
+use super::walk::push_set;
 use crate::burst::Args;
+use silica::engine::EntryRef;
 
-/// Commands in the order in which they took effect.
+/// What a part of the effects has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Commands, as bytes of the stream.
+    Commands,
+    /// So many entries of strings.
+    Entries(usize),
+}
+
+/// Effects of one form and one database.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// `None` for commands that are about no database.
+    db: Option<u8>,
+    form: Form,
+    /// Where it ends.
+    end: usize,
+}
+
+/// Commands and entries in the order in which they took effect.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     bytes: Vec<u8>,
-    /// Where the commands of a database end: `None` for those that are about none.
-    parts: Vec<(Option<u8>, usize)>,
+    parts: Vec<Part>,
     commands: usize,
 }
 
@@ -56,10 +78,39 @@ impl Effects {
 
     fn end(&mut self, db: Option<u8>) {
         self.commands += 1;
-        let end = self.bytes.len();
+        let (form, end) = (Form::Commands, self.bytes.len());
         match self.parts.last_mut() {
-            Some((last, at)) if *last == db => *at = end,
-            _ => self.parts.push((db, end)),
+            Some(last) if last.db == db && last.form == form => last.end = end,
+            _ => self.parts.push(Part { db, form, end }),
+        }
+    }
+
+    /// Adds a string of database `db` as it is there.
+    pub(crate) fn put(&mut self, db: u8, key: &[u8], entry: EntryRef<'_>) {
+        if key.len() + entry.value.len() > records::ENTRY_BYTES_MAX {
+            return push_set(self, db, key, entry.value, entry.expires_unix_ms);
+        }
+        push_put(&mut self.bytes, key, entry);
+        self.end_entry(db);
+    }
+
+    /// Adds a key of database `db` that was deleted without a look at what it was.
+    pub(crate) fn delete(&mut self, db: u8, key: &[u8]) {
+        push_deleted(&mut self.bytes, key);
+        self.end_entry(db);
+    }
+
+    fn end_entry(&mut self, db: u8) {
+        self.commands += 1;
+        let end = self.bytes.len();
+        let start = self.parts.len().checked_sub(2).map_or(0, |before| self.parts[before].end);
+        match self.parts.last_mut() {
+            Some(Part { db: Some(last), form: Form::Entries(count), end: at })
+                if *last == db && end - start <= records::RECORD_BYTES =>
+            {
+                (*count, *at) = (*count + 1, end);
+            }
+            _ => self.parts.push(Part { db: Some(db), form: Form::Entries(1), end }),
         }
     }
 
@@ -67,14 +118,17 @@ impl Effects {
     pub(crate) fn append(&mut self, other: &mut Effects) {
         let before = self.bytes.len();
         self.bytes.append(&mut other.bytes);
-        self.parts.extend(other.parts.drain(..).map(|(db, end)| (db, before + end)));
+        let moved = other.parts.drain(..).map(|part| Part { end: before + part.end, ..part });
+        self.parts.extend(moved);
         self.commands += std::mem::take(&mut other.commands);
     }
 
-    /// Calls `each` with the commands of each database in their order.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (Option<u8>, &[u8])> {
-        let starts = std::iter::once(0).chain(self.parts.iter().map(|(_, end)| *end));
-        self.parts.iter().zip(starts).map(|((db, end), start)| (*db, &self.bytes[start..*end]))
+    /// The parts in their order: of which database, in which form, and their bytes.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Option<u8>, Form, &[u8])> {
+        let starts = std::iter::once(0).chain(self.parts.iter().map(|part| part.end));
+        let bytes =
+            |(part, start): (&Part, usize)| (part.db, part.form, &self.bytes[start..part.end]);
+        self.parts.iter().zip(starts).map(bytes)
     }
 
     /// Forgets all, and keeps little memory.
@@ -83,5 +137,29 @@ impl Effects {
         self.bytes.shrink_to(64 << 10);
         self.parts.clear();
         self.commands = 0;
+    }
+}
+
+/// Appends `count` entries of a part to the stream, as the record of them.
+pub(crate) fn push_as_record(out: &mut Vec<u8>, count: usize, entries: &[u8]) {
+    let mut record = Vec::with_capacity(entries.len() + 16);
+    push_record(&mut record, count, entries);
+    push_command(out, &[records::COMMAND, &record]);
+}
+
+/// Appends entries of a part to the stream, as the commands that Redis knows.
+pub(crate) fn push_as_commands(out: &mut Vec<u8>, entries: &[u8]) {
+    // They were made here: none is damaged.
+    for change in Changes(entries).flatten() {
+        match change {
+            Change::Deleted(key) => push_command(out, &[b"DEL", key]),
+            Change::Put(key, EntryRef { value, expires_unix_ms: 0, .. }) => {
+                push_command(out, &[b"SET", key, value]);
+            }
+            Change::Put(key, EntryRef { value, expires_unix_ms, .. }) => {
+                let at = expires_unix_ms.to_string();
+                push_command(out, &[b"SET", key, value, b"PXAT", at.as_bytes()]);
+            }
+        }
     }
 }

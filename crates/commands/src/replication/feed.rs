@@ -4,8 +4,11 @@
 //! ([`Feed::fill`]), so nothing is made faster than it leaves. Data comes through a [`Pipe`] of
 //! bounded size from a thread of its own; the stream comes out of the backlog.
 
+use super::blocks::Ranges;
+use super::records;
 use crate::budget::{Budget, Share};
 use crate::clients::Client;
+use silica_base::HashSeed;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -32,11 +35,21 @@ pub(crate) enum Phase {
 
 struct State {
     phase: Phase,
-    pipe: VecDeque<u8>,
+    pipe: VecDeque<Vec<u8>>,
+    pipe_bytes: usize,
     port: u16,
     address: String,
     takes_mark: bool,
     knows_ids: bool,
+    /// It knows records and blocks.
+    takes_records: bool,
+    /// It has asked for a stream without records.
+    asks_commands: bool,
+    /// It counts among those that take commands only.
+    is_plain: bool,
+    /// Under which its summary is made, once it was asked for one.
+    seed: Option<HashSeed>,
+    summary: Option<Ranges>,
     /// A thread is to begin to send it all data.
     is_starting: bool,
 }
@@ -77,10 +90,16 @@ impl Feed {
         let state = State {
             phase: Phase::Greeting,
             pipe: VecDeque::new(),
+            pipe_bytes: 0,
             port: 0,
             address: String::new(),
             takes_mark: false,
             knows_ids: false,
+            takes_records: false,
+            asks_commands: false,
+            is_plain: false,
+            seed: None,
+            summary: None,
             is_starting: false,
         };
         Arc::new(Feed {
@@ -117,6 +136,61 @@ impl Feed {
         let mut state = self.state();
         state.takes_mark |= word.eq_ignore_ascii_case(b"eof");
         state.knows_ids |= word.eq_ignore_ascii_case(b"psync2");
+        state.takes_records |= word.eq_ignore_ascii_case(records::CAPABILITY.as_bytes());
+        state.asks_commands |= word.eq_ignore_ascii_case(records::COMMANDS_ONLY.as_bytes());
+    }
+
+    /// It takes records and blocks.
+    pub(crate) fn takes_records(&self) -> bool {
+        self.state().takes_records
+    }
+
+    /// What it gets from now on has to be commands.
+    pub(crate) fn wants_commands(&self) -> bool {
+        let state = self.state();
+        !state.takes_records || state.asks_commands
+    }
+
+    /// True, once, if it is fed from now on and takes commands only.
+    pub(super) fn counts_as_plain(&self) -> bool {
+        let mut state = self.state();
+        let is_new = !state.is_plain && (!state.takes_records || state.asks_commands);
+        state.is_plain |= is_new;
+        is_new
+    }
+
+    /// True, once, if it has counted as one that takes commands only.
+    pub(super) fn leaves_as_plain(&self) -> bool {
+        std::mem::take(&mut self.state().is_plain)
+    }
+
+    /// Asks it for a summary under `seed`; false if it has sent one already.
+    pub(crate) fn asks_summary(&self, seed: HashSeed) -> bool {
+        let mut state = self.state();
+        let asks = state.summary.is_none();
+        if asks {
+            state.seed = Some(seed);
+        }
+        asks
+    }
+
+    /// It has sent the summary that it was asked for.
+    pub(crate) fn set_summary(&self, bytes: &[u8]) -> Result<(), String> {
+        let wrong = || "ERR a summary that is damaged, or was not asked for".to_string();
+        let is_asked = {
+            let state = self.state();
+            state.seed.is_some() && state.summary.is_none()
+        };
+        let ranges = Ranges::decode(bytes).filter(|_| is_asked).ok_or_else(wrong)?;
+        self.share.grow(bytes.len())?;
+        self.state().summary = Some(ranges);
+        Ok(())
+    }
+
+    /// Takes its summary, and the seed that this was made under.
+    pub(super) fn take_summary(&self) -> Option<(HashSeed, Ranges)> {
+        let mut state = self.state();
+        Some((state.seed?, state.summary.take()?))
     }
 
     pub(crate) fn takes_mark(&self) -> bool {
@@ -139,9 +213,7 @@ impl Feed {
 
     /// It is sent all data from now on.
     pub(crate) fn begin_sync(&self) -> Result<(), String> {
-        if self.share.bytes() == 0 {
-            self.share.grow(PIPE_BYTES)?;
-        }
+        self.share.grow(PIPE_BYTES)?;
         let mut state = self.state();
         (state.phase, state.is_starting) = (Phase::Sync(None), true);
         Ok(())
@@ -197,7 +269,7 @@ impl Feed {
         let mut state = self.state();
         state.phase = Phase::Failed;
         self.sent.store(u64::MAX, SeqCst);
-        state.pipe = VecDeque::new();
+        (state.pipe, state.pipe_bytes) = (VecDeque::new(), 0);
         drop(state);
         self.drained.notify_all();
     }
@@ -210,7 +282,7 @@ impl Feed {
     /// Hands over data, and waits while the socket does not take it. Calls `look` now and then.
     pub(crate) fn send(&self, bytes: &[u8], look: &mut dyn FnMut() -> bool) -> Result<(), Gone> {
         let mut state = self.state();
-        while state.pipe.len() >= PIPE_BYTES && state.phase != Phase::Failed {
+        while state.pipe_bytes >= PIPE_BYTES && state.phase != Phase::Failed {
             let waited = self.drained.wait_timeout(state, Duration::from_millis(200));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if !look() {
@@ -220,7 +292,8 @@ impl Feed {
         if state.phase == Phase::Failed {
             return Err(Gone);
         }
-        state.pipe.extend(bytes);
+        state.pipe_bytes += bytes.len();
+        state.pipe.push_back(bytes.to_vec());
         Ok(())
     }
 
@@ -237,9 +310,14 @@ impl Feed {
         // Whoever appends from here on wakes the loop again.
         self.is_idle.store(true, SeqCst);
         let mut state = self.state();
-        if !state.pipe.is_empty() {
-            let len = state.pipe.len().min(max);
-            let bytes = state.pipe.drain(..len).collect();
+        if let Some(mut bytes) = state.pipe.pop_front() {
+            while let Some(next) = state.pipe.front()
+                && bytes.len() + next.len() <= max
+            {
+                bytes.extend_from_slice(next);
+                state.pipe.pop_front();
+            }
+            state.pipe_bytes -= bytes.len();
             drop(state);
             self.drained.notify_all();
             return Ok(Some(bytes));

@@ -1,16 +1,21 @@
 //! Full synchronisation: all data of one moment, while writes go on.
 //!
 //! A thread takes snapshots of all databases at one moment, and the offset of the stream there. It
-//! writes an RDB file of them as fast as the replica takes it. Databases without snapshots (a cache
-//! in memory, hashed stores) are not in the file. When the replica has loaded it, their keys are
-//! put into the stream, each while nobody writes it: absolute, so it may come twice.
+//! writes an RDB file of them as fast as the replica takes it; for a replica that is Silica, too,
+//! blocks of the entries as they are, without the ranges that it has already. Databases without
+//! snapshots (a cache in memory, hashed stores) are not in the file. When the replica has loaded
+//! it, their keys are put into the stream, each while nobody writes it: absolute, so it may come
+//! twice.
 
+use super::blocks::{BlockWriter, Ranges};
 use super::feed::Gone;
+use super::records::CAPABILITY;
 use super::restate::Walking;
 use super::{Effects, Feed, Mask, Phase, walk};
 use crate::budget::Claim;
 use crate::service::Service;
 use silica::engine::{Error, ErrorKind, Result, Snapshot};
+use silica_base::HashSeed;
 use silica_proto::rdb::FileWriter;
 use silica_types::is_inner;
 use std::sync::Arc;
@@ -78,7 +83,7 @@ fn moment<'s>(service: &'s Service, feed: &Feed) -> Result<Moment<'s>> {
         replication.tells.store(true, Relaxed);
         replication.left_ms.store(0, Relaxed);
         let (history, offset) = replication.position();
-        let selected = replication.begin_here();
+        let selected = replication.begin_here(feed);
         feed.set_offset(offset);
         let (mut snapshots, mut others) = (Vec::new(), Vec::new());
         for db in 0..databases.count() {
@@ -100,49 +105,16 @@ fn gone(_: Gone) -> Error {
 }
 
 fn run(service: &Service, feed: &Feed) -> Result<()> {
-    let Moment { id, offset, selected, snapshots, others, functions, walking } =
-        moment(service, feed)?;
-    log::info!("replica {}: all data as of offset {offset}", feed.client.peer);
-    let mut mark = String::new();
-    while mark.len() < 40 {
-        mark.push_str(&format!("{:016x}", service.random()));
-    }
-    mark.truncate(40);
-    let head = format!("+FULLRESYNC {id} {offset}\r\n$EOF:{mark}\r\n");
-    let send = |bytes: &[u8]| {
-        let sent = feed.send(bytes, &mut || !service.is_stopping()).map_err(gone);
-        service.wake_replicas();
-        sent
-    };
-    send(head.as_bytes())?;
-    let mut out = Vec::new();
-    let mut writer = FileWriter::begin(&mut out);
-    // What the stream goes on with, if that is not told there again.
-    let selected = selected.unwrap_or(0).to_string();
-    writer.field(b"repl-stream-db", selected.as_bytes(), &mut out);
-    functions.iter().for_each(|text| writer.function(text, &mut out));
+    let moment = moment(service, feed)?;
+    log::info!("replica {}: all data as of offset {}", feed.client.peer, moment.offset);
     let claim = Claim::new(&service.budget);
-    for (db, snapshot) in snapshots {
-        let mut expires = |key: &[u8], at| service.replication.timers.note_at(db, key, at);
-        walk::write_all(&snapshot, db, (&mut writer, &claim), &mut expires, &mut |more| {
-            out.append(more);
-            if out.len() >= PIECE_BYTES {
-                for piece in out.chunks(PIECE_BYTES) {
-                    send(piece)?;
-                }
-                out.clear();
-                out.shrink_to(2 * PIECE_BYTES);
-            }
-            Ok(())
-        })?;
-    }
-    writer.end(&mut out);
-    out.extend_from_slice(mark.as_bytes());
-    for piece in out.chunks(PIECE_BYTES) {
-        send(piece)?;
+    match feed.take_summary() {
+        Some(summary) => send_blocks(service, feed, &moment, summary)?,
+        None => send_file(service, feed, &moment, &claim)?,
     }
     feed.end_sync();
     log::info!("replica {}: all data is sent", feed.client.peer);
+    let Moment { others, walking, .. } = moment;
     if service.replication.is_replica() {
         // They are in the stream of our primary, which has the same gap.
         return Ok(());
@@ -150,6 +122,90 @@ fn run(service: &Service, feed: &Feed) -> Result<()> {
     let put = others.into_iter().try_for_each(|db| put_into_stream(service, feed, db, &claim));
     drop(walking);
     put
+}
+
+/// Hands over bytes of all data.
+fn send(service: &Service, feed: &Feed, bytes: &[u8]) -> Result<()> {
+    let sent = feed.send(bytes, &mut || !service.is_stopping()).map_err(gone);
+    service.wake_replicas();
+    sent
+}
+
+/// Hands over what `out` has, and empties it.
+fn send_all(service: &Service, feed: &Feed, out: &mut Vec<u8>) -> Result<()> {
+    out.chunks(PIECE_BYTES).try_for_each(|piece| send(service, feed, piece))?;
+    out.clear();
+    out.shrink_to(2 * PIECE_BYTES);
+    Ok(())
+}
+
+/// Sends all data as an RDB file.
+fn send_file(service: &Service, feed: &Feed, moment: &Moment<'_>, claim: &Claim) -> Result<()> {
+    let Moment { id, offset, selected, snapshots, functions, .. } = moment;
+    let mut mark = String::new();
+    while mark.len() < 40 {
+        mark.push_str(&format!("{:016x}", service.random()));
+    }
+    mark.truncate(40);
+    let head = format!("+FULLRESYNC {id} {offset}\r\n$EOF:{mark}\r\n");
+    send(service, feed, head.as_bytes())?;
+    let mut out = Vec::new();
+    let mut writer = FileWriter::begin(&mut out);
+    // What the stream goes on with, if that is not told there again.
+    let selected = selected.unwrap_or(0).to_string();
+    writer.field(b"repl-stream-db", selected.as_bytes(), &mut out);
+    functions.iter().for_each(|text| writer.function(text, &mut out));
+    for (db, snapshot) in snapshots {
+        let db = *db;
+        let mut expires = |key: &[u8], at| service.replication.timers.note_at(db, key, at);
+        walk::write_all(snapshot, db, (&mut writer, claim), &mut expires, &mut |more| {
+            out.append(more);
+            match out.len() >= PIECE_BYTES {
+                true => send_all(service, feed, &mut out),
+                false => Ok(()),
+            }
+        })?;
+    }
+    writer.end(&mut out);
+    out.extend_from_slice(mark.as_bytes());
+    send_all(service, feed, &mut out)
+}
+
+/// Sends all data as blocks, but for the ranges that the replica has.
+fn send_blocks(
+    service: &Service,
+    feed: &Feed,
+    moment: &Moment<'_>,
+    (seed, has): (HashSeed, Ranges),
+) -> Result<()> {
+    let Moment { id, offset, selected, snapshots, functions, .. } = moment;
+    let head = format!("+FULLRESYNC {id} {offset} {CAPABILITY}\r\n");
+    send(service, feed, head.as_bytes())?;
+    let (mut out, mut writer) = (Vec::new(), BlockWriter::default());
+    writer.begin(selected.unwrap_or(0), &mut out);
+    functions.iter().for_each(|text| writer.function(text, &mut out));
+    let (mut same, mut all) = (0, 0);
+    for (db, snapshot) in snapshots {
+        let expires = &mut |key: &[u8], at| service.replication.timers.note_at(*db, key, at);
+        walk::each_range(snapshot, (seed, !has.is_empty()), expires, &mut |range| {
+            let hash = if has.is_empty() { None } else { Some(range.hash()) };
+            all += 1;
+            match hash.filter(|hash| has.has(*db, hash)) {
+                Some(hash) => {
+                    same += 1;
+                    writer.same(*db, range, &hash, &mut out);
+                }
+                None => writer.entries(*db, range, &mut out),
+            }
+            match out.len() >= PIECE_BYTES {
+                true => send_all(service, feed, &mut out),
+                false => Ok(()),
+            }
+        })?;
+    }
+    writer.end(&mut out);
+    log::info!("replica {}: it has {same} of {all} ranges already", feed.client.peer);
+    send_all(service, feed, &mut out)
 }
 
 /// Puts all keys of a database into the stream.

@@ -25,19 +25,23 @@
 //!    a full synchronisation are taken.
 //! 7. Replicas are dropped whenever the id of the history changes, so that they learn the new one
 //!    and never read on in another history.
-//! 8. The role changes only while nobody else uses the databases, and each burst looks at it when
+//! 8. Records are appended only while every replica takes them, which is looked at when they are
+//!    appended. Who takes commands only never gets bytes before `records_end`.
+//! 9. The role changes only while nobody else uses the databases, and each burst looks at it when
 //!    it runs: no client's write comes behind the change that forbids it.
 
 mod backlog;
+pub(crate) mod blocks;
 mod effects;
 mod failover;
 mod feed;
 mod full;
 mod link;
 mod primary;
+pub(crate) mod records;
 mod restate;
 mod stripes;
-mod walk;
+pub(crate) mod walk;
 
 pub(crate) use self::effects::Effects;
 pub(crate) use self::failover::Wish;
@@ -46,10 +50,11 @@ pub(crate) use self::feed::Phase;
 pub(crate) use self::full::begin as begin_full;
 pub use self::link::{LinkState, LinkStatus};
 pub(crate) use self::primary::ACKNOWLEDGED;
+pub use self::records::{CAPABILITY, COMMANDS_ONLY};
 pub(crate) use self::stripes::{Held, Mask};
-pub(crate) use self::walk::push_set;
 
 use self::backlog::Backlog;
+use self::effects::Form;
 use self::stripes::Stripes;
 use crate::budget::{Budget, Share};
 use crate::resp::events::Timers;
@@ -63,6 +68,8 @@ use std::time::Duration;
 const BACKLOG_BYTES: usize = 1 << 20;
 /// Seconds that the backlog is kept without replicas, if nobody has said otherwise.
 const BACKLOG_SECONDS: u64 = 3600;
+/// How long a link without records is kept for somebody who was sent away and has not come again.
+const COMMANDS_ASKED_MS: u64 = 60_000;
 
 /// The error of a write on a replica.
 pub(crate) const READONLY: &str = "READONLY You can't write against a read only replica.";
@@ -107,6 +114,8 @@ pub struct Settings {
     pub(crate) priority: AtomicU64,
     /// Bytes of the stream that a replica may be behind.
     pub(crate) behind_bytes_max: AtomicU64,
+    /// Records are made and asked for, where the other side knows them.
+    pub has_records: AtomicBool,
     /// A replica passes over values and requests that are not known here, and counts them.
     pub skips_unknown: AtomicBool,
     /// The port that a replica tells its primary, if not the one that it listens on; else 0.
@@ -129,6 +138,7 @@ impl Default for Settings {
             replicas_min: AtomicUsize::new(0),
             lag_seconds_max: AtomicU64::new(10),
             priority: AtomicU64::new(100),
+            has_records: AtomicBool::new(true),
             skips_unknown: AtomicBool::new(false),
             behind_bytes_max: AtomicU64::new(256 << 20),
             announce_port: AtomicU64::new(0),
@@ -156,6 +166,12 @@ struct State {
     stream: Backlog,
     /// The database that the end of the stream is about; `None` before the first SELECT.
     selected: Option<u8>,
+    /// Replicas that are fed and take commands only.
+    plain_feeds: usize,
+    /// The end of the stream when the last of them left: it may come back for what follows.
+    plain_end: u64,
+    /// Bytes of the stream up to the end of the last record.
+    records_end: u64,
 }
 
 /// What a server is among others, and the stream of what it writes.
@@ -180,6 +196,12 @@ pub struct Replication {
     now_ms: AtomicU64,
     /// Full synchronisations, partial ones, and requests of those that were not possible.
     pub(crate) syncs: [AtomicU64; 3],
+    /// Bytes of the stream behind which this server's link brings commands only; `u64::MAX` if it
+    /// may bring records.
+    link_plain_from: AtomicU64,
+    /// When somebody who takes commands only was sent away until the link brings no records, in
+    /// milliseconds of the monotonic clock; 0 for never.
+    commands_asked_ms: AtomicU64,
     failover: Mutex<failover::Failover>,
     /// Keys of databases without snapshots are being put into the stream.
     is_walked: AtomicBool,
@@ -200,6 +222,9 @@ impl Replication {
             history,
             stream: Backlog::new(budget, 0),
             selected: None,
+            plain_feeds: 0,
+            plain_end: 0,
+            records_end: 0,
         };
         Replication {
             settings: Settings::default(),
@@ -214,6 +239,8 @@ impl Replication {
             pinged_ms: AtomicU64::new(0),
             now_ms: AtomicU64::new(0),
             syncs: Default::default(),
+            link_plain_from: AtomicU64::new(0),
+            commands_asked_ms: AtomicU64::new(0),
             failover: Mutex::default(),
             is_walked: AtomicBool::new(false),
             walks: Mutex::default(),
@@ -356,6 +383,7 @@ impl Replication {
         let mut state = self.state();
         if state.history.id != id || state.stream.end() != offset {
             state.stream.restart(offset);
+            (state.plain_end, state.records_end) = (0, 0);
         }
         state.history = History { id: id.to_string(), second: None };
         state.selected = database;
@@ -373,29 +401,82 @@ impl Replication {
         is_new
     }
 
-    /// Passes on whole commands of the primary, behind which `database` is selected.
-    pub fn append_from_primary(&self, bytes: &[u8], database: Option<u8>) {
+    /// Passes on whole commands of the primary, some of them records if it `has_records`, behind
+    /// which `database` is selected. False if somebody who takes commands only is fed with them.
+    pub fn append_from_primary(
+        &self,
+        bytes: &[u8],
+        database: Option<u8>,
+        has_records: bool,
+    ) -> bool {
         let mut state = self.state();
         state.stream.append(bytes);
         state.selected = database;
+        if has_records {
+            state.records_end = state.stream.end();
+            // A primary that makes them though it has not said so.
+            if state.records_end > self.link_plain_from.load(Relaxed) {
+                self.set_link_plain_from(u64::MAX);
+            }
+        }
         self.trim(&mut state);
+        !has_records || state.plain_feeds == 0
     }
 
-    /// Somebody begins at the end of the stream: what a primary tells next says its database. The
+    /// `feed` begins at the end of the stream: what a primary tells next says its database. The
     /// database that is selected there, if the stream goes on without saying.
-    fn begin_here(&self) -> Option<u8> {
+    fn begin_here(&self, feed: &Feed) -> Option<u8> {
         let mut state = self.state();
         if !self.is_replica() {
             state.selected = None;
         }
+        state.plain_feeds += usize::from(feed.counts_as_plain());
         state.selected
+    }
+
+    /// Bytes of the stream up to the end of the last record.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.state().records_end
+    }
+
+    /// The link to the primary brings records no more behind `from` bytes of the stream;
+    /// `u64::MAX` if it may bring them.
+    pub fn set_link_plain_from(&self, from: u64) {
+        self.link_plain_from.store(from, Relaxed);
+    }
+
+    /// True if the link to the primary may bring records, and somebody who follows this server
+    /// takes commands only: then it is to be made anew.
+    pub fn must_relink(&self) -> bool {
+        self.link_plain_from.load(Relaxed) == u64::MAX && self.wants_commands()
+    }
+
+    /// True if somebody follows this server, or tried to lately, who takes commands only.
+    pub fn wants_commands(&self) -> bool {
+        let asked_ms = self.commands_asked_ms.load(Relaxed);
+        let is_late = self.now_ms.load(Relaxed).saturating_sub(asked_ms) > COMMANDS_ASKED_MS;
+        (asked_ms != 0 && !is_late) || self.state().plain_feeds > 0
+    }
+
+    /// True if `feed` can be fed by this server now. If it takes commands only and the link to the
+    /// primary brings records, that link is made anew, and it has to come again.
+    pub(crate) fn can_feed(&self, feed: &Feed, now_ms: u64) -> bool {
+        let can = !self.is_replica()
+            || !feed.wants_commands()
+            || self.offset() >= self.link_plain_from.load(Relaxed);
+        if !can {
+            self.commands_asked_ms.store(now_ms.max(1), Relaxed);
+        }
+        can
     }
 
     /// Appends `effects`; several of them as one transaction if they are `one_step`.
     pub(crate) fn append(&self, effects: &Effects, one_step: bool) {
         let is_framed = one_step && effects.len() > 1;
         let mut state = self.state();
-        for (nth, (db, bytes)) in effects.parts().enumerate() {
+        let takes_records = self.takes_records(&state);
+        let mut made = Vec::new();
+        for (nth, (db, form, bytes)) in effects.parts().enumerate() {
             if let Some(db) = db.filter(|db| state.selected != Some(*db)) {
                 let mut select = Vec::new();
                 effects::push_command(&mut select, &[b"SELECT", db.to_string().as_bytes()]);
@@ -405,12 +486,40 @@ impl Replication {
             if is_framed && nth == 0 {
                 state.stream.append(b"*1\r\n$5\r\nMULTI\r\n");
             }
-            state.stream.append(bytes);
+            made.clear();
+            match form {
+                Form::Commands => state.stream.append(bytes),
+                Form::Entries(count) if takes_records => {
+                    effects::push_as_record(&mut made, count, bytes);
+                    state.stream.append(&made);
+                    state.records_end = state.stream.end();
+                }
+                Form::Entries(_) => {
+                    effects::push_as_commands(&mut made, bytes);
+                    state.stream.append(&made);
+                }
+            }
         }
         if is_framed {
             state.stream.append(b"*1\r\n$4\r\nEXEC\r\n");
         }
         self.trim(&mut state);
+    }
+
+    /// True if strings that are told now become records.
+    fn takes_records(&self, state: &State) -> bool {
+        self.settings.has_records.load(Relaxed)
+            && state.plain_feeds == 0
+            && state.stream.start() >= state.plain_end
+    }
+
+    /// What strings are in the stream, as INFO shows it.
+    pub(crate) fn form(&self) -> &'static str {
+        let has_records = match self.is_replica() {
+            true => self.link_plain_from.load(Relaxed) == u64::MAX,
+            false => self.takes_records(&self.state()),
+        };
+        if has_records { "records" } else { "commands" }
     }
 
     /// Forgets what nobody needs of the stream.

@@ -64,6 +64,11 @@ impl Replication {
     pub(crate) fn forget(&self, client: &Client, now_ms: u64) {
         let Some(feed) = client.feed.get() else { return };
         feed.fail();
+        if feed.leaves_as_plain() {
+            let mut state = self.state();
+            state.plain_feeds -= 1;
+            state.plain_end = state.stream.end();
+        }
         let mut feeds = self.feeds();
         feeds.retain(|other| !Arc::ptr_eq(other, feed));
         if feeds.is_empty() {
@@ -74,7 +79,7 @@ impl Replication {
     /// Somebody continues at `offset` of the history `id`: true if what is missing is kept, and
     /// then it is fed from there on.
     pub(crate) fn continues(&self, feed: &Feed, id: &[u8], offset: u64, now_ms: u64) -> bool {
-        let state = self.state();
+        let mut state = self.state();
         let history = &state.history;
         let is_ours = id == history.id.as_bytes();
         let was_ours = history
@@ -85,8 +90,10 @@ impl Replication {
         let is_whole = self.is_replica() || self.tells.load(Relaxed);
         let is_kept = is_whole && state.stream.is_kept();
         let is_kept = is_kept && state.stream.read(offset, 0).is_some();
-        let continues = (is_ours || was_ours) && is_kept;
+        let is_told = feed.takes_records() || offset >= state.records_end;
+        let continues = (is_ours || was_ours) && is_kept && is_told;
         if continues {
+            state.plain_feeds += usize::from(feed.counts_as_plain());
             self.left_ms.store(0, Relaxed);
             // Before anything is appended, which would forget what it needs.
             feed.go_on(offset, now_ms);

@@ -8,6 +8,8 @@
 //! The caller holds the stripes of all keys that it tells of, so what is read here is what they are
 //! behind these writes.
 
+use super::effects::Form;
+use super::records::{Change, Changes};
 use super::{Effects, Replication, walk};
 use crate::budget::Claim;
 use crate::burst::Args;
@@ -83,7 +85,12 @@ impl Service {
     /// Makes of `effects` what replicas can apply that have only a part of the keys.
     pub(super) fn restate(&self, effects: &mut Effects) -> Result<()> {
         let (mut told, mut stated) = (Effects::default(), BTreeSet::new());
-        for (db, bytes) in effects.parts() {
+        for (db, form, bytes) in effects.parts() {
+            if let (Form::Entries(_), Some(db)) = (form, db) {
+                let mut walks = self.databases.lock(&self.replication.walks);
+                walks.take_entries(db, bytes, (&mut told, &stated));
+                continue;
+            }
             let mut bytes = bytes.to_vec();
             let (mut at, mut parser) = (0, Parser::new());
             while let Ok(Some(used)) = parser.parse(&mut bytes[at..], &Limits::OPEN) {
@@ -110,6 +117,30 @@ impl Service {
 }
 
 impl Walks {
+    /// Adds entries to `told`, which say all of what their keys are.
+    fn take_entries(
+        &mut self,
+        db: u8,
+        entries: &[u8],
+        (told, stated): (&mut Effects, &BTreeSet<Name>),
+    ) {
+        for change in Changes(entries).flatten() {
+            let (Change::Put(key, _) | Change::Deleted(key)) = change;
+            let name = (db, key.into());
+            // What is stated is read behind this write.
+            if stated.contains(&name) {
+                continue;
+            }
+            match change {
+                Change::Put(key, entry) => told.put(db, key, entry),
+                Change::Deleted(key) => told.delete(db, key),
+            }
+            if self.dbs.contains(&db) {
+                self.learn(BTreeSet::from([name]));
+            }
+        }
+    }
+
     /// Adds a command to `told`, or its keys to `stated`.
     fn take(
         &mut self,

@@ -1,10 +1,13 @@
 //! The keys of a database, as a replica gets them.
 
 use super::Effects;
+use super::blocks::Range;
 use crate::budget::Claim;
 use crate::engine_calls::out_of_memory;
+use crate::marks::MARK_KEY;
 use silica::engine::{Engine, EngineExt, EntryRef, Error, ErrorKind, KeyRange, Result};
 use silica::engine::{Snapshot, SnapshotExt};
+use silica_base::HashSeed;
 use silica_proto::rdb::{self, FileWriter, ObjectEntry};
 use silica_types::{Kind, Object, Page, PageId, Pages, is_inner, to_rdb};
 use std::sync::Arc;
@@ -97,6 +100,32 @@ pub(super) fn write_all(
     Ok(())
 }
 
+/// Calls `take` with all entries of `snapshot`, those that no user sees included, range by range:
+/// if they end by keys, as both sides cut them under `seed`. `expires` is told of keys that expire.
+pub(crate) fn each_range(
+    snapshot: &Arc<dyn Snapshot>,
+    (seed, by_keys): (HashSeed, bool),
+    expires: &mut dyn FnMut(&[u8], u64),
+    take: &mut dyn FnMut(&Range) -> Result<()>,
+) -> Result<()> {
+    let mut iterator = Arc::clone(snapshot).iterate(&KeyRange::ALL)?;
+    let mut is_there = iterator.seek_to_first()?;
+    let mut range = Range::new(seed);
+    while is_there {
+        let (key, entry) = (iterator.key(), iterator.entry());
+        if entry.expires_unix_ms != 0 && !is_inner(key) {
+            expires(key, entry.expires_unix_ms);
+        }
+        // The mark of a replica is its own.
+        if key != MARK_KEY && range.add(key, entry, by_keys) {
+            take(&range)?;
+            range.clear();
+        }
+        is_there = iterator.next()?;
+    }
+    if range.entries > 0 { take(&range) } else { Ok(()) }
+}
+
 /// Adds commands that make `key` what it is in `engine`, which is database `db`: nothing if it is
 /// not there.
 pub(super) fn push_key(
@@ -112,7 +141,7 @@ pub(super) fn push_key(
     };
     let at = expires.to_string();
     let Some(kind) = Kind::of_user_bits(user_bits) else {
-        push_set(effects, db, key, &value, expires);
+        effects.put(db, key, EntryRef { value: &value, expires_unix_ms: expires, user_bits });
         return Ok(());
     };
     let read = |key: &[u8]| engine.get(key);
@@ -124,7 +153,7 @@ pub(super) fn push_key(
 }
 
 /// Adds a command that makes `key` a string that expires at a time; 0 for never.
-pub(crate) fn push_set(effects: &mut Effects, db: u8, key: &[u8], value: &[u8], expires: u64) {
+pub(super) fn push_set(effects: &mut Effects, db: u8, key: &[u8], value: &[u8], expires: u64) {
     match expires {
         0 => effects.push(Some(db), &[b"SET", key, value]),
         at => effects.push(Some(db), &[b"SET", key, value, b"PXAT", at.to_string().as_bytes()]),

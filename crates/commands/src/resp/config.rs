@@ -124,6 +124,9 @@ static SETTINGS: &[Setting] = settings! {
         let max = Limits::OPEN.bulk_bytes_max;
         takes.map_or(max, |takes| takes.min(max)).to_string()
     };
+    "repl-records": |service| yes_or_no(
+        service.replication.settings.has_records.load(Relaxed)
+    ) => has_records;
     "repl-skip-unknown": |service| yes_or_no(
         service.replication.settings.skips_unknown.load(Relaxed)
     ) => skips_unknown;
@@ -368,6 +371,19 @@ fn master_user(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     let text = String::from_utf8(text.to_vec()).map_err(|_| "argument must be text")?;
     Ok(Box::new(move |service| {
         replicaof::auth(service).0 = text;
+        Ok(())
+    }))
+}
+
+/// `CONFIG SET repl-records`.
+fn has_records(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
+    let is_on = match &text.to_ascii_lowercase()[..] {
+        b"yes" => true,
+        b"no" => false,
+        _ => return Err("argument must be 'yes' or 'no'".into()),
+    };
+    Ok(Box::new(move |service| {
+        service.replication.settings.has_records.store(is_on, Relaxed);
         Ok(())
     }))
 }

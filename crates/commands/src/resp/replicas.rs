@@ -2,12 +2,13 @@
 
 use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX};
 use crate::burst::Args;
-use crate::replication::{ACKNOWLEDGED, Effects, LinkState, Phase, Role, Wish};
+use crate::replication::{ACKNOWLEDGED, CAPABILITY, Effects, LinkState, Phase, Role, Wish};
 use crate::resp::replicaof;
 use crate::resp::types::{Done, Failure, Objects, TypeCommand};
 use crate::service::Service;
 use crate::waiters::{Vain, Wait};
 use silica::engine::Durability;
+use silica_base::HashSeed;
 use silica_proto::{Reply, parse_i64};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +34,11 @@ pub(crate) fn replconf(cx: &mut Cx<'_>, args: Args<'_>) {
             },
             b"ip-address" => feed.set_address(value),
             b"capa" => feed.note_capability(value),
+            b"silica-summary" => {
+                if let Err(text) = feed.set_summary(value) {
+                    return cx.reply.error(&text);
+                }
+            }
             b"ack" => {
                 let Some(offset) = number() else { return };
                 if args.len() > at + 3 && args.is(at + 2, "fack") {
@@ -78,6 +84,11 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     if feed.phase() != Phase::Greeting {
         return;
     }
+    if !replication.can_feed(&feed, now_ms) {
+        log::info!("replica {} takes commands only and has to come again", cx.client.peer);
+        return cx.reply.error("NOMASTERLINK the link to the primary is made anew without records");
+    }
+    let takes_records = feed.takes_records() && replication.settings.has_records.load(Relaxed);
     // The first byte that is wanted, counted from 1.
     let wanted = parse_i64(args.get(2)).and_then(|at| at.checked_sub(1));
     let wanted = wanted.and_then(|at| u64::try_from(at).ok());
@@ -87,11 +98,21 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
             log::info!("replica {} goes on at offset {offset}", cx.client.peer);
             let id = replication.history().id;
             return match feed.knows_ids() {
+                _ if takes_records => {
+                    let (word, end) = (CAPABILITY, replication.records_end());
+                    cx.reply.simple(&format!("CONTINUE {id} {word} {end}"));
+                }
                 true => cx.reply.simple(&format!("CONTINUE {id}")),
                 false => cx.reply.simple("CONTINUE"),
             };
         }
         replication.syncs[2].fetch_add(1, Relaxed);
+    }
+    let mut seed = [0; 16];
+    seed.chunks_mut(8).for_each(|half| half.copy_from_slice(&service.random().to_le_bytes()));
+    if takes_records && feed.asks_summary(HashSeed(seed)) {
+        let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+        return cx.reply.simple(&format!("SUMMARY {digits}"));
     }
     if !feed.takes_mark() {
         let text = "ERR all data is sent without a length: the replica has to know that (REPLCONF \
@@ -370,4 +391,5 @@ pub(crate) fn info(keys: &Keyspace<'_>, out: &mut String) {
     line(out, "repl_backlog_size", replication.settings.backlog_bytes.load(Relaxed));
     line(out, "repl_backlog_first_byte_offset", start + u64::from(is_kept));
     line(out, "repl_backlog_histlen", len);
+    line(out, "silica_repl_form", replication.form());
 }

@@ -9,6 +9,7 @@ mod full;
 mod killed;
 mod load;
 mod proxy;
+mod records;
 mod sentinel;
 
 use crate::support::{Client, Reply, Server};
