@@ -1,4 +1,5 @@
 use super::*;
+use silica::engine::EntryRef;
 
 fn replication() -> Replication {
     Replication::new(&Budget::new(8 << 20), Prng::new(7))
@@ -52,4 +53,64 @@ fn whoever_waits_for_a_role_is_told() {
         let role = Role::Replica { host: "there".into(), port: 7 };
         assert_eq!(waits.join().unwrap(), (role, version + 1));
     });
+}
+
+fn put(one: &Replication, key: &str, len: usize) -> Vec<u8> {
+    let (mut effects, value) = (Effects::default(), vec![b'v'; len]);
+    effects.put(0, key.as_bytes(), EntryRef { value: &value, expires_unix_ms: 7, user_bits: 5 });
+    effects.put(0, b"second", EntryRef::new(b"w"));
+    effects.delete(0, b"third");
+    let before = one.offset();
+    one.append(&effects, true);
+    one.read(before, usize::MAX).expect("it is kept")
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+#[test]
+fn strings_are_records_while_everybody_takes_them() {
+    let one = replication();
+    one.keep();
+    assert!(has(&put(&one, "a", 10), "SILICA.ENTRIES") && one.form() == "records");
+    assert_eq!(one.records_end() + b"*1\r\n$4\r\nEXEC\r\n".len() as u64, one.offset());
+    one.state().plain_feeds = 1;
+    let bytes = put(&one, "b", 10);
+    assert!(has(&bytes, "$3\r\nSET\r\n$1\r\nb") && has(&bytes, "PXAT\r\n$1\r\n7"));
+    assert!(has(&bytes, "$3\r\nDEL\r\n$5\r\nthird") && !has(&bytes, "SILICA"));
+    // It may come back for what follows, as long as that is kept.
+    let end = one.offset();
+    (one.state().plain_feeds, one.state().plain_end) = (0, end);
+    assert_eq!(one.form(), "commands");
+    while one.kept().0 < end {
+        let bytes = put(&one, "c", 60_000);
+        assert!(!has(&bytes, "SILICA") || one.kept().0 >= end);
+    }
+    assert!(has(&put(&one, "d", 10), "SILICA.ENTRIES"));
+    one.settings.has_records.store(false, Relaxed);
+    assert!(has(&put(&one, "e", 10), "$3\r\nSET\r\n$1\r\ne"));
+}
+
+#[test]
+fn records_have_a_size() {
+    let mut effects = Effects::default();
+    let value = vec![1; 300 << 10];
+    for key in 0..10_u8 {
+        effects.put(0, &[key], EntryRef::new(&value));
+    }
+    effects.push(Some(0), &[b"DEL", b"k"]);
+    effects.put(3, b"k", EntryRef::new(b"v"));
+    let shape: Vec<_> = effects.parts().map(|(db, form, bytes)| (db, form, bytes.len())).collect();
+    assert!(shape.iter().all(|(_, _, len)| *len <= 1 << 20), "{shape:?}");
+    let forms: Vec<_> = shape.iter().map(|(db, form, _)| (*db, *form)).collect();
+    let of = |count| (Some(0), Form::Entries(count));
+    let one = (Some(3), Form::Entries(1));
+    assert_eq!(forms, [of(3), of(3), of(3), of(1), (Some(0), Form::Commands), one]);
+    // Effects behind others keep their places.
+    let mut all = Effects::default();
+    all.push(None, &[b"PING"]);
+    all.append(&mut effects);
+    let moved: Vec<_> = all.parts().skip(1).map(|(_, _, bytes)| bytes.len()).collect();
+    assert_eq!(moved, shape.iter().map(|(_, _, len)| *len).collect::<Vec<_>>());
 }
