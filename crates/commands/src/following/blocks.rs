@@ -6,7 +6,7 @@ use super::load::{Load, Loaded, More, damaged};
 use crate::replication::blocks::{Block, BlockReader, RANGES_MAX, RangeHash, Ranges};
 use crate::replication::records::{Change, Changes};
 use crate::replication::walk::each_range;
-use silica::engine::{Durability, EntryRef, KeyRange, Result, Snapshot, WriteBatch};
+use silica::engine::{Durability, EntryIter, EntryRef, KeyRange, Result, Snapshot, WriteBatch};
 use silica_base::HashSeed;
 use silica_types::is_inner;
 use std::collections::BTreeMap;
@@ -19,6 +19,13 @@ const BATCH_BYTES: usize = 1 << 20;
 struct Place {
     first: Box<[u8]>,
     entries: u64,
+}
+
+/// Where the last range was copied: the next one begins there, if it is copied, too.
+struct Copied {
+    db: u8,
+    iterator: Box<dyn EntryIter>,
+    is_there: bool,
 }
 
 /// What a replica has, as of one moment: it holds the snapshots that it was read from.
@@ -103,7 +110,7 @@ impl Follower {
 impl Load<'_> {
     /// Reads blocks up to the last one, and writes what they have.
     fn read_blocks(&mut self, summary: &Summary, more: &mut More<'_>) -> Result<()> {
-        let (mut reader, mut entries) = (BlockReader::default(), 0);
+        let (mut reader, mut entries, mut copied) = (BlockReader::default(), 0, None);
         let (mut bytes, mut at) = (Vec::new(), 0);
         loop {
             let Some((block, used)) = reader.next(&bytes[at..])? else {
@@ -127,7 +134,7 @@ impl Load<'_> {
                 }
                 Block::Same(db, hash, count) => {
                     entries += count;
-                    self.copy_range(summary, (db, hash), count)?;
+                    self.copy_range((summary, &mut copied), (db, hash), count)?;
                 }
                 Block::End(count) if count == entries => break,
                 Block::End(_) => return Err(damaged("it has not as many entries as it says")),
@@ -154,13 +161,26 @@ impl Load<'_> {
     }
 
     /// Copies a range that this replica has.
-    fn copy_range(&mut self, summary: &Summary, range: (u8, RangeHash), count: u64) -> Result<()> {
+    fn copy_range(
+        &mut self,
+        (summary, copied): (&Summary, &mut Option<Copied>),
+        range: (u8, RangeHash),
+        count: u64,
+    ) -> Result<()> {
         let db = range.0;
         let wrong = || damaged("a range that was not in the summary");
         let place = summary.places.get(&range).filter(|place| place.entries == count);
         let (place, snapshot) = place.zip(summary.snapshots.get(&db)).ok_or_else(wrong)?;
-        let mut iterator = Arc::clone(snapshot).iterate(&KeyRange::ALL)?;
-        let mut is_there = iterator.seek(&place.first)?;
+        let Copied { mut iterator, mut is_there, .. } = match copied.take() {
+            Some(copied) if copied.db == db => copied,
+            _ => {
+                let iterator = Arc::clone(snapshot).iterate(&KeyRange::ALL)?;
+                Copied { db, iterator, is_there: false }
+            }
+        };
+        if !is_there || iterator.key() != &place.first[..] {
+            is_there = iterator.seek(&place.first)?;
+        }
         let (mut left, mut held, mut held_bytes) = (count, Vec::new(), 0);
         while left > 0 {
             if !is_there {
@@ -186,6 +206,7 @@ impl Load<'_> {
                 held_bytes = 0;
             }
         }
+        *copied = Some(Copied { db, iterator, is_there });
         self.loaded.copied += count;
         Ok(())
     }

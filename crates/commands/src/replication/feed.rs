@@ -151,10 +151,12 @@ impl Feed {
         !state.takes_records || state.asks_commands
     }
 
-    /// True, once, if it is fed from now on and takes commands only.
+    /// True, once, if it is fed from now on and takes commands only. One whose connection has
+    /// ended meanwhile never counts: nobody would take it off again.
     pub(super) fn counts_as_plain(&self) -> bool {
         let mut state = self.state();
-        let is_new = !state.is_plain && (!state.takes_records || state.asks_commands);
+        let takes_commands_only = !state.takes_records || state.asks_commands;
+        let is_new = !state.is_plain && takes_commands_only && state.phase != Phase::Failed;
         state.is_plain |= is_new;
         is_new
     }

@@ -4,7 +4,7 @@ use super::proxy::Proxy;
 use super::*;
 use crate::support::{encode, scratch};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// Writes without a look at what they replace: `flags` of memcached's clients, and RESP.
@@ -289,7 +289,10 @@ fn serve(stream: TcpStream, script: &Mutex<Vec<u8>>) -> std::io::Result<()> {
         match words.first().map(String::as_str) {
             Some("psync") => {
                 let bytes = script.lock().expect("nobody has panicked").clone();
-                return write.write_all(&bytes);
+                write.write_all(&bytes)?;
+                write.shutdown(Shutdown::Write)?;
+                // What is not read would reset the connection, and what was sent with it.
+                return std::io::copy(&mut client, &mut std::io::sink()).map(drop);
             }
             Some("info") => write.write_all(b"$6\r\nrole:x\r\n")?,
             Some("ping") => write.write_all(b"+PONG\r\n")?,
