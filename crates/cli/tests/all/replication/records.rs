@@ -104,6 +104,15 @@ impl Hand {
         }
     }
 
+    /// Says that it has all data, until `primary` knows that `count` replicas have: an answer that
+    /// comes before the end of the data is sent is none.
+    fn is_online(&mut self, primary: &mut Client, count: usize) {
+        wait_for("a replica that is online", || {
+            self.send(&[b"REPLCONF", b"ACK", b"0"]);
+            flat(ask(primary, "INFO replication"))[0].matches("state=online").count() == count
+        });
+    }
+
     /// Reads the stream until it has `text`.
     fn read_until(&mut self, text: &[u8]) -> Vec<u8> {
         let mut all = Vec::new();
@@ -200,7 +209,7 @@ fn whoever_does_not_know_records_gets_commands() {
     let mut own = Hand::connect(&first, &["eof", "psync2", "silica1"]);
     let (line, _) = own.blocks();
     assert!(line.starts_with("+FULLRESYNC ") && line.ends_with(" silica1"), "{line}");
-    own.send(&[b"REPLCONF", b"ACK", b"0"]);
+    own.is_online(&mut one, 2);
     ask(&mut one, "SET as:record 1");
     assert!(has(&own.read_until(b"as:record"), b"SILICA.ENTRIES"));
     let mut plain = Hand::connect(&first, &["eof", "psync2"]);
@@ -209,7 +218,7 @@ fn whoever_does_not_know_records_gets_commands() {
     // Its file, up to the mark.
     let mark = plain.line();
     plain.read_until(mark.strip_prefix("$EOF:").expect("a mark").as_bytes());
-    plain.send(&[b"REPLCONF", b"ACK", b"0"]);
+    plain.is_online(&mut one, 3);
     wait_for("commands", || form(&mut one) == "commands");
     ask(&mut one, "SET as:command 1");
     let text = plain.read_until(b"as:command");
