@@ -24,7 +24,7 @@ fn a_promoted_replica_continues_its_primary() {
     ping(&followed, 2);
     let bytes = followed.read(offset, 1000).unwrap();
     assert_eq!(bytes, b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*1\r\n$4\r\nPING\r\n");
-    follower.append_from_primary(&bytes, Some(2));
+    follower.append_from_primary(&bytes, Some(2), false);
     assert_eq!(follower.position(), followed.position());
     assert_eq!(follower.read(offset, 1000), Some(bytes));
 
