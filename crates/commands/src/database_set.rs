@@ -126,6 +126,11 @@ impl DatabaseSet {
         self.places.of_number(index)
     }
 
+    /// The database in a place, which has it until the next swap.
+    pub(crate) fn number_of(&self, place: usize) -> usize {
+        self.places.number_of(place)
+    }
+
     /// What is open in a place.
     pub(crate) fn at_place(&self, place: usize) -> Option<&dyn Engine> {
         self.slots.get(place)?.get().map(Arc::as_ref)

@@ -95,6 +95,7 @@ impl Follower {
     ) -> Result<Loaded> {
         let service = Arc::clone(&self.service);
         let databases = &service.databases;
+        let _paused = service.dead_pages.pause();
         let mut load = Load {
             follower: self,
             generation: databases.begin_generation()?,
@@ -161,7 +162,10 @@ impl Load<'_> {
                     "database {db} is in memory and has no room for two: what it holds is dropped \
                      before the primary's data comes"
                 );
-                let clear = || engine.as_admin().map_or(Ok(()), |admin| admin.clear());
+                let clear = || {
+                    self.follower.service.dead_pages.note_replaced(db);
+                    engine.as_admin().map_or(Ok(()), |admin| admin.clear())
+                };
                 self.follower.alone(clear)??;
                 engine
             }
@@ -319,6 +323,7 @@ impl Load<'_> {
                 generation.install()?;
             }
             service.databases.watchers.iter().for_each(|watchers| watchers.mark_if(|_| true));
+            (0..service.databases.count()).for_each(|db| service.dead_pages.note_replaced(db));
             service.drop_replicas();
             service.replication.set_position(&mark.id, mark.offset, Some(mark.db));
             Ok::<(), Error>(())

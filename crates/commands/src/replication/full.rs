@@ -37,8 +37,8 @@ struct Moment<'s> {
     offset: u64,
     selected: Option<u8>,
     snapshots: Vec<(u8, Arc<dyn Snapshot>)>,
-    /// Databases without snapshots.
-    others: Vec<u8>,
+    /// The places of databases without snapshots: SWAPDB changes their numbers.
+    others: Vec<usize>,
     functions: Vec<Vec<u8>>,
     /// What is written meanwhile is told so that replicas without these keys can apply it.
     walking: Walking<'s>,
@@ -85,16 +85,19 @@ fn moment<'s>(service: &'s Service, feed: &Feed) -> Result<Moment<'s>> {
         let (history, offset) = replication.position();
         let selected = replication.begin_here(feed);
         feed.set_offset(offset);
-        let (mut snapshots, mut others) = (Vec::new(), Vec::new());
+        let (mut snapshots, mut others, mut walked) = (Vec::new(), Vec::new(), Vec::new());
         for db in 0..databases.count() {
             let Some(engine) = databases.whole(db) else { continue };
             match Arc::clone(engine).as_ordered() {
                 Some(ordered) => snapshots.push((db as u8, ordered.snapshot()?)),
-                None => others.push(db as u8),
+                None => {
+                    others.push(databases.place_of(db));
+                    walked.push(db as u8);
+                }
             }
         }
         let functions = service.libraries.list().iter().map(|one| one.text.to_vec()).collect();
-        let walking = replication.begin_walk(&others);
+        let walking = replication.begin_walk(&walked);
         let id = history.id;
         Ok(Moment { id, offset, selected, snapshots, others, functions, walking })
     })
@@ -119,7 +122,8 @@ fn run(service: &Service, feed: &Feed) -> Result<()> {
         // They are in the stream of our primary, which has the same gap.
         return Ok(());
     }
-    let put = others.into_iter().try_for_each(|db| put_into_stream(service, feed, db, &claim));
+    let put =
+        others.into_iter().try_for_each(|place| put_into_stream(service, feed, place, &claim));
     drop(walking);
     put
 }
@@ -208,9 +212,9 @@ fn send_blocks(
     send_all(service, feed, &mut out)
 }
 
-/// Puts all keys of a database into the stream.
-fn put_into_stream(service: &Service, feed: &Feed, db: u8, claim: &Claim) -> Result<()> {
-    let engine = service.databases.engine(usize::from(db))?;
+/// Puts all keys of the database in a place into the stream, under the number that it has then.
+fn put_into_stream(service: &Service, feed: &Feed, place: usize, claim: &Claim) -> Result<()> {
+    let Some(engine) = service.databases.at_place(place) else { return Ok(()) };
     let scan = engine.as_scan().ok_or_else(|| {
         let name = engine.descriptor().name;
         Error::new(ErrorKind::Unsupported, format!("engine '{name}' cannot list its keys"))
@@ -226,6 +230,7 @@ fn put_into_stream(service: &Service, feed: &Feed, db: u8, claim: &Claim) -> Res
             }
         })?;
         let _entered = service.databases.enter(&turn);
+        let db = service.databases.number_of(place) as u8;
         let mut mask = Mask::NONE;
         keys.iter().for_each(|key| mask.add(key));
         let _held = service.hold(mask);

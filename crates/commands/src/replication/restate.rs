@@ -158,6 +158,9 @@ impl Walks {
             if command.is_some_and(|command| command.has("write")) {
                 self.known.clear();
             }
+            if command.is_some_and(|command| command.name == "swapdb") {
+                self.swap(args, stated);
+            }
             return told.push(db, args);
         }
         let is_absolute = command.is_some_and(|command| ABSOLUTE.contains(&command.name));
@@ -175,10 +178,47 @@ impl Walks {
         stated.extend(names);
     }
 
+    /// Keys that are put into the stream, and those that are `stated`, have the numbers of
+    /// databases that SWAPDB has given them.
+    fn swap(&mut self, args: &[&[u8]], stated: &mut BTreeSet<Name>) {
+        let number = |at: usize| {
+            let number = args.get(at).and_then(|arg| silica_proto::parse_i64(arg));
+            number.and_then(|number| u8::try_from(number).ok())
+        };
+        let Some((one, other)) = number(1).zip(number(2)) else { return };
+        let swapped = |db: u8| match db {
+            db if db == one => other,
+            db if db == other => one,
+            db => db,
+        };
+        self.dbs = self.dbs.iter().map(|db| swapped(*db)).collect();
+        let names = std::mem::take(stated).into_iter();
+        *stated = names.map(|(db, key)| (swapped(db), key)).collect();
+    }
+
     fn learn(&mut self, names: BTreeSet<Name>) {
         if self.known.len() > KNOWN_MAX {
             self.known.clear();
         }
         self.known.extend(names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swap_moves_what_is_walked_and_what_is_to_be_stated() {
+        let mut walks = Walks { dbs: BTreeSet::from([0, 2]), ..Walks::default() };
+        let (mut told, mut stated) = (Effects::default(), BTreeSet::new());
+        walks.take(Some(0), &[b"RPUSH", b"k", b"v"], (&mut told, &mut stated));
+        walks.take(Some(0), &[b"SWAPDB", b"0", b"1"], (&mut told, &mut stated));
+        assert_eq!((walks.dbs.clone(), told.len()), (BTreeSet::from([1, 2]), 1));
+        assert_eq!(stated, BTreeSet::from([(1, Box::from(&b"k"[..]))]));
+        // What replicas have a part of is stated, under its new number.
+        walks.take(Some(1), &[b"RPUSH", b"l", b"v"], (&mut told, &mut stated));
+        walks.take(Some(0), &[b"RPUSH", b"l", b"v"], (&mut told, &mut stated));
+        assert_eq!((stated.len(), told.len()), (2, 2));
     }
 }

@@ -23,7 +23,7 @@ use silica::engine::{
 use silica_proto::Reply;
 use silica_types::{PREFIX, PageId, is_inner, is_marked, pages_of};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects whose pages are known to be dead, at most: the others are found by the walk.
@@ -89,6 +89,17 @@ pub(crate) struct DeadPages {
     made: [AtomicI64; crate::databases::DATABASES_MAX as usize],
     /// Those that were there before are among them.
     is_counted: [AtomicBool; crate::databases::DATABASES_MAX as usize],
+    /// Loads that are under way.
+    pauses: AtomicUsize,
+}
+
+/// Until it is dropped, nothing is reclaimed.
+pub(crate) struct Paused<'d>(&'d DeadPages);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.pauses.fetch_sub(1, Relaxed);
+    }
 }
 
 impl DeadPages {
@@ -124,6 +135,24 @@ impl DeadPages {
         self.inner().counting.remove(&db);
     }
 
+    /// Other data takes the place of what database `db` held, perhaps with objects of the same ids.
+    /// The caller is alone with the databases.
+    pub(crate) fn note_replaced(&self, db: usize) {
+        let mut inner = self.inner();
+        inner.known.remove(&db);
+        inner.walks.remove(&db);
+        inner.counting.remove(&db);
+        inner.scans.remove(&db);
+        self.made[db].store(0, Relaxed);
+        self.is_counted[db].store(false, Relaxed);
+    }
+
+    /// Nothing is reclaimed until what is returned is dropped: pages may come before their objects.
+    pub(crate) fn pause(&self) -> Paused<'_> {
+        self.pauses.fetch_add(1, Relaxed);
+        Paused(self)
+    }
+
     /// Pages that were reclaimed.
     pub(crate) fn reclaimed(&self) -> u64 {
         self.reclaimed.load(Relaxed)
@@ -131,6 +160,9 @@ impl DeadPages {
 
     /// True if there is something to do in database `db`, whose engine is `engine`.
     fn is_due(&self, db: usize, engine: &dyn Engine) -> bool {
+        if self.pauses.load(Relaxed) > 0 {
+            return false;
+        }
         let inner = self.inner();
         let has_known = inner.known.get(&db).is_some_and(|known| !known.is_empty());
         let rests = inner.walks.get(&db).is_some_and(|walk| walk.rests) && self.made(db) == 0;
@@ -384,4 +416,26 @@ pub(crate) fn burst(service: &Service, from: usize) -> Option<Burst> {
     let mut burst = Burst::new(from, Lane::Long);
     burst.push(Owner { slot: usize::MAX, client: 0 }, input, Output::new(Vec::new(), 0, 1));
     Some(burst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use silica_engine::testkit::Reference;
+
+    #[test]
+    fn other_data_is_walked_anew_and_nothing_of_it_is_dead_before() {
+        let (pages, engine) = (DeadPages::default(), Reference::new());
+        pages.inner().walks.insert(3, Walk { rests: true, ..Walk::default() });
+        assert!(!pages.is_due(3, &engine), "there was no object");
+        pages.note_replaced(3);
+        assert!(pages.is_due(3, &engine), "there may be some");
+        pages.add(3, (7, 9));
+        pages.note_replaced(3);
+        assert!(pages.inner().known.is_empty(), "the object may be there again");
+        let paused = pages.pause();
+        assert!(!pages.is_due(3, &engine), "a load is under way");
+        drop(paused);
+        assert!(pages.is_due(3, &engine));
+    }
 }
