@@ -395,7 +395,6 @@ fn nothing_of_broken_blocks_or_records_is_seen() {
         (command(&version), "a record of version 9"),
         (command(&record)[..20].to_vec(), "has closed the link"),
     ] {
-        // The database that the stream has selected is the first.
         send(&mut replica, [&begins[..], &blocks, &bad].concat(), word);
         assert_eq!(contents(&mut replica), want, "{word}");
     }
