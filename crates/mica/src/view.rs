@@ -1,8 +1,8 @@
 //! One of several databases in a cache, as an engine of its own.
 //!
-//! What stands before its keys in the cache is in `family.rs`.
+//! What stands before its keys in the cache: [`silica_parts::spaces`].
 
-use crate::family::{Family, MARK, PREFIX_BYTES};
+use crate::family::{Family, Naming, PREFIX_BYTES};
 use crate::mica::{Mica, at_most};
 use silica_base::{HashSeed, Result};
 use silica_engine::{
@@ -10,11 +10,8 @@ use silica_engine::{
     GetSink, MetricVisitor, Op, Progress, Scan, Shard, Sharded, Stage, StageWatch, Stages, Update,
     WriteBatch,
 };
-use std::ops::Range;
 use std::sync::Arc;
 
-/// A stored key of up to so many bytes is made on the stack if it is the only one.
-const SMALL_BYTES: usize = 256;
 /// Entries of all databases that a scan visits before it goes on later.
 const VISITS_MAX: usize = 4096;
 
@@ -26,63 +23,18 @@ pub(crate) struct View {
     _keeper: Arc<dyn Send + Sync>,
 }
 
-/// How the keys of a database are stored.
-#[derive(Clone)]
-struct Naming {
-    family: Arc<Family>,
-    space: usize,
-}
-
-impl Naming {
-    /// True if `keys` are stored as they are.
-    #[inline]
-    fn keeps<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> bool {
-        self.space == 0 && !keys.any(|key| key.first() == Some(&MARK))
+/// Calls `work` with the operations as they are stored.
+fn with_ops<T>(naming: &Naming, ops: &[Op<'_>], work: impl FnOnce(&[Op<'_>]) -> T) -> T {
+    if naming.keeps(ops.iter().map(|op| op.key)) {
+        return work(ops);
     }
-
-    /// Calls `work` with `keys` as they are stored.
-    #[inline]
-    fn with_keys<T>(&self, keys: &[&[u8]], work: impl FnOnce(&[&[u8]]) -> T) -> T {
-        if self.keeps(keys.iter().copied()) {
-            return work(keys);
-        }
-        let mut bytes = Vec::with_capacity(match keys {
-            [key] => SMALL_BYTES.max(key.len() + PREFIX_BYTES),
-            _ => keys.iter().map(|key| key.len() + PREFIX_BYTES).sum(),
-        });
-        let mut push = |key: &&[u8]| -> Range<usize> {
-            let start = bytes.len();
-            self.family.push_prefix(self.space, key, &mut bytes);
-            bytes.extend_from_slice(key);
-            start..bytes.len()
-        };
-        if let [key] = keys {
-            push(key);
-            return work(&[&bytes]);
-        }
-        let ranges: Vec<Range<usize>> = keys.iter().map(&mut push).collect();
-        let stored: Vec<&[u8]> = ranges.into_iter().map(|range| &bytes[range]).collect();
-        work(&stored)
-    }
-
-    /// Calls `work` with the operations as they are stored.
-    fn with_ops<T>(&self, ops: &[Op<'_>], work: impl FnOnce(&[Op<'_>]) -> T) -> T {
-        if self.keeps(ops.iter().map(|op| op.key)) {
-            return work(ops);
-        }
-        let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
-        self.with_keys(&keys, |stored| {
-            let kinds = ops.iter().map(|op| op.kind);
-            let ops: Vec<Op<'_>> =
-                stored.iter().zip(kinds).map(|(key, kind)| Op { key, kind }).collect();
-            work(&ops)
-        })
-    }
-
-    /// Calls `work` with `key` as it is stored.
-    fn with_key<T>(&self, key: &[u8], work: impl FnOnce(&[u8]) -> T) -> T {
-        self.with_keys(&[key], |stored| work(stored[0]))
-    }
+    let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
+    naming.with_keys(&keys, |stored| {
+        let kinds = ops.iter().map(|op| op.kind);
+        let ops: Vec<Op<'_>> =
+            stored.iter().zip(kinds).map(|(key, kind)| Op { key, kind }).collect();
+        work(&ops)
+    })
 }
 
 impl View {
@@ -95,7 +47,7 @@ impl View {
         let mut descriptor = mica.descriptor;
         // Of space 0 for keys that begin with the mark.
         descriptor.limits.key_bytes_max -= if space == 0 { 1 } else { PREFIX_BYTES };
-        let naming = Naming { family: Arc::clone(family), space };
+        let naming = Naming::new(family, space);
         View { mica: Arc::clone(mica), naming, descriptor, _keeper: keeper }
     }
 
@@ -106,7 +58,7 @@ impl View {
     }
 
     fn is_first(&self) -> bool {
-        self.naming.space == 0
+        self.naming.space() == 0
     }
 }
 
@@ -136,7 +88,7 @@ impl Engine for View {
     fn write(&self, batch: &WriteBatch<'_>, _: Durability) -> Result<()> {
         let bytes_max = self.descriptor.limits.batch_bytes_max;
         self.check(batch.ops().iter().map(|op| op.key))?;
-        self.naming.with_ops(batch.ops(), |ops| self.mica.apply(ops, bytes_max))
+        with_ops(&self.naming, batch.ops(), |ops| self.mica.apply(ops, bytes_max))
     }
 
     fn sync(&self) -> Result<()> {
@@ -150,7 +102,7 @@ impl Engine for View {
     /// The figures of all databases stand with the space that is the first database at first, so
     /// that sums over all databases are right.
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        let entries = self.mica.entries_of(self.naming.space) as f64;
+        let entries = self.mica.entries_of(self.naming.space()) as f64;
         match self.is_first() {
             true => self.mica.metrics(&mut Own { visitor, entries }),
             false => visitor.metric("entries_estimate", entries),
@@ -204,7 +156,7 @@ impl Scan for View {
         {
             next = self.mica.scan(cursor, limit.max(1) - found, &mut |stored, entry| {
                 visits += 1;
-                if let Some(key) = self.naming.family.key_of(self.naming.space, stored) {
+                if let Some(key) = self.naming.key_of(stored) {
                     found += 1;
                     visit(key, entry);
                 }
@@ -259,7 +211,7 @@ impl Atomic for View {
         let keys = expected.iter().map(|expected| expected.key);
         if self.naming.keeps(keys.clone()) {
             let write = |ops: &[Op<'_>]| self.mica.write_expecting(expected, ops, durability);
-            return self.naming.with_ops(ops, write);
+            return with_ops(&self.naming, ops, write);
         }
         let keys: Vec<&[u8]> = keys.collect();
         self.naming.with_keys(&keys, |keys| {
@@ -267,7 +219,7 @@ impl Atomic for View {
             let pairs = keys.iter().zip(entries);
             let expected: Vec<_> = pairs.map(|(key, entry)| Expected { key, entry }).collect();
             let write = |ops: &[Op<'_>]| self.mica.write_expecting(&expected, ops, durability);
-            self.naming.with_ops(ops, write)
+            with_ops(&self.naming, ops, write)
         })
     }
 
@@ -283,12 +235,12 @@ impl Admin for View {
             self.scan(0, usize::MAX, &mut |_, _| entries += 1)?;
             return Ok(Count { low: entries, estimate: entries, high: entries });
         }
-        let entries = self.mica.entries_of(self.naming.space);
+        let entries = self.mica.entries_of(self.naming.space());
         Ok(Count { low: 0, estimate: entries, high: entries })
     }
 
     fn clear(&self) -> Result<()> {
-        self.mica.clear_space(&self.naming.family, self.naming.space)
+        self.mica.clear_space(self.naming.family(), self.naming.space())
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
@@ -358,7 +310,7 @@ impl Shard for ViewShard {
         if naming.keeps(batch.ops().iter().map(|op| op.key)) {
             return shard.write(batch, durability);
         }
-        naming.with_ops(batch.ops(), |ops| {
+        with_ops(naming, batch.ops(), |ops| {
             let mut stored = WriteBatch::new();
             for op in ops {
                 stored.push(*op);

@@ -16,6 +16,7 @@ mod fuse;
 pub mod manifest;
 mod room;
 mod room_watch;
+pub mod spaces;
 pub mod table;
 pub mod value_log;
 pub mod wal;

@@ -1,6 +1,6 @@
 //! The bytes of a memory image: `docs/formats/mica-image.md`.
 
-use crate::family::{Kept, SPACES_MAX};
+use crate::family::{KeptFamily, SPACES_MAX};
 use crate::index::OFFSET_BITS;
 use crate::layout::Layout;
 use crate::log::Log;
@@ -66,7 +66,7 @@ pub(super) struct Header {
     pub(super) layout: Layout,
     pub(super) offset_bits: u32,
     /// Of a cache that may have several databases.
-    pub(super) family: Option<Kept>,
+    pub(super) family: Option<KeptFamily>,
     /// The number of the next large value; 0 if there was none yet.
     pub(super) lists: u64,
 }
@@ -136,7 +136,7 @@ impl Header {
         let generations = std::array::from_fn(|n| half_at(chunk, GENERATIONS_AT + 4 * n));
         let family = match number(7) {
             0 => None,
-            SPACES_MAX => Some(Kept { order: word_at(chunk, 96), generations }),
+            SPACES_MAX => Some(KeptFamily { order: word_at(chunk, 96), generations }),
             _ => return Err(damaged(88, "no cache has so many databases")),
         };
         let lists = word_at(chunk, LISTS_AT);
