@@ -1,7 +1,10 @@
 //! Which engine the numbered databases of a server have.
 
 use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
-use silica::{CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, OpenOptions, Result, Silica};
+use silica::{
+    CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, FlashDatabases, OpenOptions, Result,
+    Silica,
+};
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
 use std::collections::BTreeMap;
@@ -57,12 +60,12 @@ pub(crate) fn words(engines: impl Iterator<Item = (u32, Arc<dyn Engine>)>) -> Re
     Ok(words)
 }
 
-/// Opens a cache whose flash is in a directory or on a block device.
-fn open_flash_cache(
+/// Opens the databases of a cache whose flash is in a directory or on a block device.
+fn open_flash_databases(
     options: OpenOptions,
     path: &Path,
     args: &ServeArgs,
-) -> Result<Arc<dyn Engine>> {
+) -> Result<FlashDatabases> {
     let flash = silica::FlashCacheOptions {
         flash_bytes: args.flash_size,
         writes_per_day: args.flash_writes_per_day,
@@ -70,8 +73,8 @@ fn open_flash_cache(
     };
     let place = path.display();
     let message = match (&args.flash_files, is_block_device(path)) {
-        (Some(files), true) => return options.open_flash_cache_on(path, files, &flash),
-        (None, false) => return options.open_flash_cache(path, &flash),
+        (Some(files), true) => return options.open_flash_databases_on(path, files, &flash),
+        (None, false) => return options.open_flash_databases(path, &flash),
         (None, true) => format!(
             "{place} is a block device; give a directory for the files beside the flash \
              (--flash-files DIR)"
@@ -89,12 +92,49 @@ fn is_block_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
+/// Databases that share memory.
+enum Shared {
+    InMemory(CacheDatabases),
+    OnFlash(FlashDatabases),
+}
+
+impl Shared {
+    fn database(&self, number: usize) -> Result<Arc<dyn Engine>> {
+        match self {
+            Shared::InMemory(all) => all.database(number),
+            Shared::OnFlash(all) => all.database(number),
+        }
+    }
+
+    fn swap(&self, one: usize, other: usize) -> Result<()> {
+        match self {
+            Shared::InMemory(all) => all.swap(one, other),
+            Shared::OnFlash(all) => all.swap(one, other),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Shared::InMemory(_) => CacheDatabases::COUNT,
+            Shared::OnFlash(all) => all.count(),
+        }
+    }
+
+    /// False if database `number` is empty, as far as can be told without reading flash.
+    fn may_hold(&self, number: usize) -> bool {
+        match self {
+            Shared::InMemory(all) => all.database(number).is_ok_and(|one| holds_something(&*one)),
+            Shared::OnFlash(all) => all.was_written(number),
+        }
+    }
+}
+
 /// The databases of a server without a directory.
 pub(crate) struct InMemory {
     /// Those with memory of their own, by number.
     own: Mutex<BTreeMap<u32, Arc<dyn Engine>>>,
     /// The others, which share the rest of the memory.
-    shared: Option<CacheDatabases>,
+    shared: Option<Shared>,
     count: u32,
     /// A clean stop leaves an image.
     is_kept: bool,
@@ -111,8 +151,11 @@ impl InMemory {
     ) -> Result<Self> {
         if let Some(path) = &args.flash {
             let options = global.open_options().memory_bytes(memory_bytes);
-            let own = BTreeMap::from([(0, open_flash_cache(options, path, args)?)]);
-            return Ok(InMemory { own: Mutex::new(own), shared: None, count: 1, is_kept: false });
+            refuse_owners(config.mode)?;
+            let all = open_flash_databases(options, path, args)?;
+            let count = args.databases.min(all.count() as u32);
+            let shared = Some(Shared::OnFlash(all));
+            return Ok(InMemory { own: Mutex::default(), shared, count, is_kept: false });
         }
         let wanted: BTreeMap<u32, &DatabaseArg> =
             args.database.iter().map(|database| (database.index, database)).collect();
@@ -143,7 +186,7 @@ impl InMemory {
         // The image of the others is that of the first of them.
         let first = (0..args.databases).find(|index| !wanted.contains_key(index));
         let open = |first| with(global.open_options(), &global.set, first).open_cache_databases();
-        let shared = first.map(open).transpose()?;
+        let shared = first.map(open).transpose()?.map(Shared::InMemory);
         let (own, is_kept) = (Mutex::new(own), args.image.is_some());
         Ok(InMemory { own, shared, count: args.databases, is_kept })
     }
@@ -166,12 +209,23 @@ impl InMemory {
     pub(crate) fn to_close(&self) -> Result<Vec<Arc<dyn Engine>>> {
         let mut all: Vec<_> = self.own().values().map(Arc::clone).collect();
         if let Some(shared) = &self.shared {
-            for number in 0..CacheDatabases::COUNT {
+            for number in 0..shared.count() {
                 all.push(shared.database(number)?);
             }
         }
         Ok(all)
     }
+}
+
+/// Refuses loops that own partitions of a cache on flash.
+fn refuse_owners(mode: Mode) -> Result<()> {
+    if mode == Mode::Crcw {
+        return Ok(());
+    }
+    let message = "in the modes crew and erew a loop answers for its partitions without waiting, \
+                   and a get from flash waits for the flash; use --mode crcw (the default) with \
+                   --flash, or leave --flash out";
+    Err(Error::new(ErrorKind::Config, message))
 }
 
 /// Refuses databases with memory of their own that cannot be.
@@ -228,7 +282,11 @@ impl Databases for InMemory {
     }
 
     fn exists(&self, index: u32) -> bool {
-        self.open(index).is_ok_and(|engine| holds_something(&*engine))
+        let own = self.own().get(&index).map(Arc::clone);
+        match (own, &self.shared) {
+            (Some(engine), _) => holds_something(&*engine),
+            (None, shared) => shared.as_ref().is_some_and(|all| all.may_hold(index as usize)),
+        }
     }
 
     fn swap(&self, index: u32, other: u32) -> Result<()> {

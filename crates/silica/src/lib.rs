@@ -151,5 +151,5 @@ pub use silica_engine::{
 pub use silica_engine::{Ingested, Loss, Repaired};
 pub use silica_tune as tune;
 pub use store::{DEFAULT_KEYSPACE, KeyspaceInfo, Silica, open};
-pub use tiers::FlashCacheOptions;
+pub use tiers::{FlashCacheOptions, FlashDatabases};
 pub use transaction::Transaction;

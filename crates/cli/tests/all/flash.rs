@@ -1,6 +1,6 @@
 //! A cache with flash behind it, and images of flash, by the real program.
 
-use crate::support::{Reply, Server, arg, encode, read_all, said, scratch, silica};
+use crate::support::{Client, Reply, Server, arg, encode, read_all, said, scratch, silica};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -73,6 +73,94 @@ fn objects_of_a_cache_on_flash_are_whole() {
     let Reply::Many(fields) = ask("HKEYS large") else { panic!("an array") };
     assert_eq!(fields.len() as i64, len, "a whole hash, or none");
     ask("HSET large again 1");
+    server.stop();
+}
+
+/// Each line a request and its reply.
+fn script(client: &mut Client, lines: &str) {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (ask, want) = line.split_once(" -> ").expect("request -> reply");
+        let words: Vec<&[u8]> = ask.split(' ').map(str::as_bytes).collect();
+        let shown = match client.ask(&words).expect("it answers") {
+            Reply::Status(text) => text,
+            Reply::Error(text) => format!("-{text}"),
+            Reply::Number(n) => n.to_string(),
+            Reply::Bytes(bytes) => {
+                bytes.map_or("nil".into(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+            }
+            Reply::Many(all) => format!("{} of them", all.len()),
+        };
+        assert_eq!(shown, want, "{ask}");
+    }
+}
+
+#[test]
+fn numbered_databases_share_flash_and_are_there_after_a_kill() {
+    let directory = fresh("databases-on-flash");
+    for mode in ["crew", "erew"] {
+        let flash = directory.join("none");
+        let args = ["serve", "--cache", "48MiB", "--flash", arg(&flash), "--mode", mode];
+        refused(&run(&args), &["--mode crcw", "waits for the flash"]);
+    }
+    let server = started(&directory, &["--flash-size", "64MiB"]);
+    script(
+        &mut server.client(),
+        "SET a first -> OK
+         SET m moved -> OK
+         SELECT 1 -> OK
+         SET a second -> OK
+         DBSIZE -> 1
+         SELECT 15 -> OK
+         SET a last -> OK
+         SELECT 16 -> -ERR DB index is out of range
+         SELECT 0 -> OK
+         MOVE m 1 -> 1
+         GET m -> nil
+         SELECT 5 -> OK
+         SET gone 1 -> OK
+         FLUSHDB -> OK
+         GET gone -> nil
+         SET back 1 -> OK
+         HSET hash f v g w -> 2
+         SWAPDB 0 15 -> OK
+         SELECT 0 -> OK
+         GET a -> last
+         FLUSHDB -> OK
+         SET b new -> OK
+         KEYS * -> 1 of them",
+    );
+    let told = String::from_utf8_lossy(&match server.client().ask(&[b"INFO", b"keyspace"]) {
+        Ok(Reply::Bytes(Some(bytes))) => bytes,
+        other => panic!("{other:?}"),
+    })
+    .into_owned();
+    for line in ["db0:keys=1,", "db1:keys=2,", "db5:keys=2,", "db15:keys=1,"] {
+        assert!(told.contains(line), "{line} in {told}");
+    }
+    server.kill();
+    let server = started(&directory, &[]);
+    script(
+        &mut server.client(),
+        "GET a -> nil
+         GET b -> new
+         SELECT 1 -> OK
+         GET a -> second
+         GET m -> moved
+         SELECT 5 -> OK
+         GET gone -> nil
+         GET back -> 1
+         HGET hash g -> w
+         SELECT 15 -> OK
+         GET a -> first
+         FLUSHALL -> OK
+         SELECT 1 -> OK
+         DBSIZE -> 0
+         SET c 1 -> OK",
+    );
+    server.stop();
+    let server = started(&directory, &[]);
+    let keyspace = "GET a -> nil\nDBSIZE -> 0\nSELECT 1 -> OK\nGET c -> 1\nDBSIZE -> 1";
+    script(&mut server.client(), keyspace);
     server.stop();
 }
 

@@ -11,18 +11,26 @@
 //! 3. What a get found behind is put in front only under the lock of its stripe, and only if the
 //!    version is the one from before the get looked in front, and even.
 //!
+//! 4. A scan goes through what is behind, then through the front. A key of the front is left out if
+//!    it is behind, and if no key of its stripe has come there since the scan was begun: then the
+//!    scan has met it. So what is there all the time is met at least once, and once only while
+//!    nobody writes.
+//!
 //! Orderings: versions are loaded with Acquire and stored with Release; the lock does the rest.
 //!
 //! A writer that has to wait for flash holds the stripes of its keys meanwhile: writers of the same
 //! keys wait with it, and readers do not.
 
 mod admission;
+mod databases;
+mod numbered;
 mod opening;
 #[cfg(test)]
 mod tests;
 mod views;
 
 use admission::Admission;
+pub use databases::FlashDatabases;
 pub use opening::FlashCacheOptions;
 
 use silica_base::HashSeed;
@@ -52,7 +60,12 @@ const STRIPES: usize = 1024;
 struct Stripe {
     lock: Mutex<()>,
     version: AtomicU64,
+    /// The scan that was begun last when a key came behind, [`COMING`] while one comes.
+    came_behind: AtomicU64,
 }
+
+/// Later than any scan.
+const COMING: u64 = u64::MAX;
 
 #[derive(Default)]
 struct Counts {
@@ -68,6 +81,11 @@ pub(crate) struct Tiers<F, B> {
     admission: Admission,
     descriptor: Descriptor,
     stripes: Box<[Stripe]>,
+    /// The number of the scan that was begun last.
+    scans: AtomicU64,
+    /// What it was at first: another number in each process, so that no scan of one passes for one
+    /// of the next, and larger than any number that a cursor has.
+    first_scan: u64,
     seed: HashSeed,
     counts: Counts,
 }
@@ -141,12 +159,16 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
     pub(crate) fn new(front: Arc<F>, back: Arc<B>, admission: Admission, seed: HashSeed) -> Self {
         let mut descriptor = *back.descriptor();
         descriptor.capabilities.kept_at_close = true;
+        let numbers = 1 << views::SCAN_BITS;
+        let first_scan = numbers + seed.low(b"scans") % numbers;
         Tiers {
             front,
             back,
             admission,
             descriptor,
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            scans: AtomicU64::new(first_scan),
+            first_scan,
             seed,
             counts: Counts::default(),
         }
@@ -264,7 +286,7 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
             }
         }
         self.front.write(&gone, Durability::Buffered)?;
-        self.back.write(&behind, durability)?;
+        self.write_behind(&behind, durability)?;
         // Of several operations on a key nobody sees but the last.
         let mut seen = BTreeSet::new();
         for op in ops.iter().rev() {
@@ -276,6 +298,21 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
             }
         }
         Ok(())
+    }
+
+    /// Changes what is behind, and tells scans which keys may have come there.
+    fn write_behind(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        let puts = batch.ops().iter().filter(|op| matches!(op.kind, OpKind::Put(_)));
+        let coming: Vec<usize> = puts.map(|op| self.stripe_of(op.key)).collect();
+        let mark = |scan: u64| {
+            let stripes = coming.iter().map(|at| &self.stripes[*at]);
+            stripes.for_each(|stripe| stripe.came_behind.store(scan, Ordering::Release));
+        };
+        mark(COMING);
+        let result = self.back.write(batch, durability);
+        // A scan that was begun before the keys were there has a lower number, or this one.
+        mark(self.scans.load(Ordering::Acquire));
+        result
     }
 
     fn report(&self, visitor: &mut dyn MetricVisitor) {

@@ -1,5 +1,6 @@
 //! A cache of two tiers in a directory.
 
+use super::databases::{FILE, FlashDatabases, Kept as KeptDatabases};
 use super::{Admission, Tiers};
 use crate::kept::Kept;
 use crate::{CACHE_ENGINE, OpenOptions};
@@ -143,6 +144,19 @@ impl OpenOptions {
         directory: &Path,
         flash: &FlashCacheOptions,
     ) -> Result<Arc<dyn Engine>> {
+        self.open_flash_databases(directory, flash)?.database(0)
+    }
+
+    /// Opens the numbered databases of a cache in memory with flash behind it, which share all of
+    /// both, as [`OpenOptions::open_flash_cache`] opens the first of them.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open_flash_cache`].
+    pub fn open_flash_databases(
+        self,
+        directory: &Path,
+        flash: &FlashCacheOptions,
+    ) -> Result<FlashDatabases> {
         self.open_cache_on(directory, flash, || Ok(()))
     }
 
@@ -168,6 +182,20 @@ impl OpenOptions {
         directory: &Path,
         flash: &FlashCacheOptions,
     ) -> Result<Arc<dyn Engine>> {
+        self.open_flash_databases_on(device, directory, flash)?.database(0)
+    }
+
+    /// Opens the numbered databases of a cache whose flash is a block device, as
+    /// [`OpenOptions::open_flash_cache_on`] opens the first of them.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open_flash_cache_on`].
+    pub fn open_flash_databases_on(
+        self,
+        device: &Path,
+        directory: &Path,
+        flash: &FlashCacheOptions,
+    ) -> Result<FlashDatabases> {
         // Before anything is written beside it.
         drop(AnyFlash::open(device)?);
         self.open_cache_on(directory, flash, || link_device(directory, device))
@@ -179,13 +207,14 @@ impl OpenOptions {
         directory: &Path,
         flash: &FlashCacheOptions,
         place: impl FnOnce() -> Result<()>,
-    ) -> Result<Arc<dyn Engine>> {
+    ) -> Result<FlashDatabases> {
         crate::options::check_memory_bytes("memory", self.memory_bytes)?;
         crate::refuse_within_store(directory, "the flash cache")?;
         refuse_strange(directory)?;
         let seed = HashSeed(self.new_seed()?);
         let environment = Environment::new(seed);
         let files = FileDevice::open(directory, self.device)?;
+        let databases = databases_in(directory)?;
         place()?;
         let drive = open_drive(directory, flash, &seed)?;
         let geometry = *drive.geometry();
@@ -196,6 +225,14 @@ impl OpenOptions {
         let startup = Startup { boot: boot_number()? };
         let raw = RawFlash::new(drive)?;
         let back = Arc::new(Dida::open(raw, files, &back_options, &environment, startup)?);
+        let kept = match databases {
+            Found::Kept(kept) => Some(kept),
+            Found::One => None,
+            Found::Damaged => {
+                back.as_admin().map_or(Ok(()), |admin| admin.clear())?;
+                Some(KeptDatabases::create(directory)?)
+            }
+        };
         let pairs = self.set.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let mut front_options = OptionValues::parse(silica_mica::OPTIONS, pairs)?;
         front_options.set_memory_bytes(division.front);
@@ -210,10 +247,42 @@ impl OpenOptions {
             flash.writes_per_day,
         );
         let tiers = Tiers::new(front, back, admission, seed);
-        Ok(match self.background_threads {
+        let engine: Arc<dyn Engine> = match self.background_threads {
             0 => Arc::new(tiers),
             _ => Arc::new(Kept::new_on_flash(tiers, self.background_bytes_per_second)),
-        })
+        };
+        Ok(FlashDatabases::new(engine, environment.clock, directory, kept))
+    }
+}
+
+/// What a directory says of the databases of its cache.
+enum Found {
+    Kept(KeptDatabases),
+    /// An older release made the cache, with one database.
+    One,
+    /// Nobody knows whose the entries are.
+    Damaged,
+}
+
+/// The databases of the cache in `directory`; of one that is about to be made, new ones.
+fn databases_in(directory: &Path) -> Result<Found> {
+    match KeptDatabases::read(directory) {
+        Ok(Some(kept)) => Ok(Found::Kept(kept)),
+        Ok(None) if std::fs::symlink_metadata(directory.join(DRIVE)).is_ok() => {
+            log::warn!(
+                "release 0.2 made the cache in {}, with one database; for more, begin a cache in a \
+                 new directory",
+                directory.display()
+            );
+            Ok(Found::One)
+        }
+        // Before there is flash: what is there without this is of an older release.
+        Ok(None) => KeptDatabases::create(directory).map(Found::Kept),
+        Err(error) if error.kind() == ErrorKind::Corruption => {
+            log::error!("the flash cache starts empty: {error}");
+            Ok(Found::Damaged)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -232,8 +301,8 @@ fn refuse_strange(directory: &Path) -> Result<()> {
     }
     for entry in entries.filter_map(std::result::Result::ok) {
         let name = entry.file_name();
-        let is_own = ["LOCK"].iter().any(|own| name == *own)
-            || name.to_string_lossy().starts_with(silica_device::LOG_PREFIX);
+        let begins = |with: &str| name.to_string_lossy().starts_with(with);
+        let is_own = name == "LOCK" || begins(FILE) || begins(silica_device::LOG_PREFIX);
         if !is_own {
             let message = format!(
                 "{} has {name:?} in it and no flash cache; give the cache an empty directory, or a \
@@ -328,7 +397,8 @@ mod tests {
                 keeps_after_power_loss: true,
                 ..FlashCacheOptions::default()
             };
-            OpenOptions::new().memory_bytes(48 << 20).open_flash_cache_on(device, &files, &flash)
+            let options = OpenOptions::new().memory_bytes(48 << 20);
+            options.open_flash_cache_on(device, &files, &flash)
         };
         let said = |result: Result<Arc<dyn Engine>>| {
             let error = result.map(drop).unwrap_err();

@@ -1,6 +1,8 @@
 //! Two tiers behave as one cache.
 
-use super::{Admission, Tiers};
+use super::databases::Kept;
+use super::{Admission, FlashCacheOptions, FlashDatabases, Tiers};
+use crate::OpenOptions;
 use silica_base::{Clock, HashSeed, ManualClock, Prng, test_size};
 use silica_device::blocks::Geometry;
 use silica_device::sim::{SimDevice, SimFlash, SimFlashOptions, SimOptions};
@@ -11,6 +13,7 @@ use silica_engine::{
     WriteBatch,
 };
 use silica_mica::Mica;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Cache = Tiers<Mica, Dida<RawFlash<SimFlash>, SimDevice>>;
@@ -139,25 +142,35 @@ fn two_tiers_are_linearizable() {
     testkit::concurrent_readers(&mut large().with(equal), 1, 2, test_size(2_000, 20_000, 500_000));
 }
 
-/// The suite allows no key to be visited twice; of two tiers that is so within one call only.
+/// How often an iteration in calls of `limit` visits each of the keys 0, 1, …; `between` comes
+/// between the calls.
+fn visits(cache: &Cache, keys: usize, limit: usize, between: &mut dyn FnMut()) -> Vec<u32> {
+    let scan = cache.as_scan().expect("it has");
+    let (mut visits, mut cursor) = (vec![0; keys], Some(0));
+    while let Some(at) = cursor {
+        let seen = &mut |key: &[u8], _: silica_engine::EntryRef<'_>| {
+            visits[u32::from_le_bytes(key.try_into().expect("four bytes")) as usize] += 1;
+        };
+        cursor = scan.scan(at, limit, seen).expect("a scan");
+        between();
+    }
+    visits
+}
+
 #[test]
-fn an_iteration_visits_every_key() {
-    let cache = large().open().expect("it opens");
+fn an_iteration_visits_every_key_once() {
+    let mut harness = large();
+    testkit::iteration(&mut harness, 1, 300);
+    harness.wipe();
+    let cache = harness.open().expect("it opens");
     for n in 0..600_u32 {
         cache.put(&n.to_le_bytes(), b"value", NOW).expect("a put");
     }
-    let scan = cache.as_scan().expect("it has");
     for limit in [1, 7, usize::MAX] {
-        let (mut visits, mut cursor) = ([0; 600], Some(0));
-        while let Some(at) = cursor {
-            let seen = &mut |key: &[u8], _: silica_engine::EntryRef<'_>| {
-                visits[u32::from_le_bytes(key.try_into().expect("four bytes")) as usize] += 1;
-            };
-            cursor = scan.scan(at, limit, seen).expect("a scan");
-        }
-        let most = if limit == usize::MAX { 1 } else { 2 };
-        assert!(visits.iter().all(|count| (1..=most).contains(count)), "{limit}: {visits:?}");
+        let visits = visits(&cache, 600, limit, &mut || {});
+        assert!(visits.iter().all(|count| *count == 1), "{limit}: {visits:?}");
     }
+    let scan = cache.as_scan().expect("it has");
     for n in 0..600_u32 {
         let mut is_seen = false;
         let seen = &mut |key: &[u8], _: silica_engine::EntryRef<'_>| {
@@ -168,6 +181,207 @@ fn an_iteration_visits_every_key() {
     }
     let count = cache.as_admin().expect("it has").count(true).expect("counted");
     assert_eq!(count.estimate, 600);
+}
+
+/// Entries come to flash, and leave it for memory only, while an iteration goes on: each is met,
+/// and at most twice.
+#[test]
+fn an_iteration_amid_writes_visits_every_key() {
+    let mut harness = large();
+    // So little that most stay in memory.
+    harness.drive_writes = Some(2_000.0);
+    let cache = harness.open().expect("it opens");
+    let mut prng = Prng::new(1);
+    let mut put = |n: u32| {
+        let value = vec![n as u8; 200];
+        harness.clock.advance_ns(20_000);
+        cache.put(&n.to_le_bytes(), &value, NOW).expect("a put");
+    };
+    (0..600).for_each(&mut put);
+    for limit in [1, 5, 20] {
+        let some = |prng: &mut Prng| prng.below(600) as u32;
+        let visits = visits(&cache, 600, limit, &mut || {
+            put(some(&mut prng));
+            cache.get(&some(&mut prng).to_le_bytes()).expect("a get");
+        });
+        assert!(visits.iter().all(|count| (1..=2).contains(count)), "{limit}: {visits:?}");
+    }
+    assert!(metric(&cache, "admitted_bytes") > 0.0 && metric(&cache, "refused_bytes") > 0.0);
+}
+
+/// Databases over a cache in memory that nothing outlives: what is theirs, and what a file keeps.
+struct Numbers {
+    tiers: TiersHarness,
+    directory: tempfile::TempDir,
+    all: Option<FlashDatabases>,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        Kept::create(directory.path()).expect("a file");
+        Numbers { tiers: large(), directory, all: None }
+    }
+
+    fn open(&mut self) -> &FlashDatabases {
+        self.all = None;
+        let engine = Arc::new(self.tiers.open().expect("it opens"));
+        let clock = Arc::clone(&self.tiers.clock) as Arc<dyn Clock>;
+        let kept = Kept::read(self.directory.path()).expect("it is whole");
+        self.all.insert(FlashDatabases::new(engine, clock, self.directory.path(), kept))
+    }
+}
+
+/// A key of few, of which many look like what the cache puts before keys.
+fn hostile_key(prng: &mut Prng) -> Vec<u8> {
+    let mut key = match prng.below(4) {
+        0 => vec![0xFF],
+        1 => vec![0xFF, prng.below(3) as u8, prng.below(2) as u8, 0, 0, 0],
+        _ => Vec::new(),
+    };
+    key.extend_from_slice(format!("{}", prng.below(20)).as_bytes());
+    key
+}
+
+/// Puts, deletes, updates, clears, swaps and restarts at random, against a model of databases.
+#[test]
+fn numbered_databases_behave_as_maps() {
+    let mut numbers = Numbers::new();
+    let mut all = numbers.open().clone();
+    let mut prng = Prng::new(7);
+    let mut model = vec![BTreeMap::<Vec<u8>, Vec<u8>>::new(); 16];
+    for step in 0..test_size(3_000, 20_000, 200_000) {
+        let (number, key) = ([0, 1, 2, 15][prng.below(4) as usize], hostile_key(&mut prng));
+        let database = all.database(number).expect("it is there");
+        match prng.below(40) {
+            0 => {
+                database.as_admin().expect("it has").clear().expect("cleared");
+                model[number].clear();
+            }
+            1 => {
+                let other = [0, 1, 2, 15][prng.below(4) as usize];
+                all.swap(number, other).expect("swapped");
+                model.swap(number, other);
+            }
+            2 if step % 7 == 0 => {
+                drop((database, all));
+                all = numbers.open().clone();
+            }
+            2..5 => {
+                let append = |found: Option<silica_engine::EntryRef<'_>>| {
+                    let old = found.map_or(Vec::new(), |entry| entry.value.to_vec());
+                    Update::put([&old[..old.len().min(8)], b"+"].concat())
+                };
+                let atomic = database.as_atomic().expect("it has");
+                atomic.update(&key, NOW, &mut { append }).expect("an update");
+                let value = model[number].entry(key).or_default();
+                value.truncate(8);
+                value.push(b'+');
+            }
+            5..10 => {
+                database.delete(&key, NOW).expect("a delete");
+                model[number].remove(&key);
+            }
+            10..30 => {
+                let value = step.to_string().into_bytes();
+                database.put(&key, &value, NOW).expect("a put");
+                model[number].insert(key, value);
+            }
+            _ => assert_eq!(
+                database.get(&key).expect("a get").as_ref(),
+                model[number].get(&key),
+                "step {step}, database {number}, key '{}'",
+                key.escape_ascii()
+            ),
+        }
+        if step % 500 == 0 {
+            check_databases(&all, &model);
+        }
+    }
+    check_databases(&all, &model);
+}
+
+fn check_databases(all: &FlashDatabases, model: &[BTreeMap<Vec<u8>, Vec<u8>>]) {
+    for (number, model) in model.iter().enumerate() {
+        let database = all.database(number).expect("it is there");
+        let mut found = BTreeMap::new();
+        let (scan, mut cursor) = (database.as_scan().expect("it has"), Some(0));
+        while let Some(at) = cursor {
+            cursor = scan
+                .scan(at, 10, &mut |key, entry| {
+                    found.insert(key.to_vec(), entry.value.to_vec());
+                })
+                .expect("a scan");
+        }
+        assert_eq!(&found, model, "database {number}");
+        let admin = database.as_admin().expect("it has");
+        assert_eq!(admin.count(true).expect("counted").estimate, model.len() as u64);
+        let estimate = admin.count(false).expect("counted");
+        assert!(estimate.low <= model.len() as u64 && estimate.high >= model.len() as u64);
+        assert!(model.is_empty() || all.was_written(number));
+    }
+}
+
+/// Each database is told about as many entries as it has, by a sample.
+#[test]
+fn entries_of_numbered_databases_are_estimated() {
+    let mut numbers = Numbers::new();
+    let all = numbers.open();
+    for (number, entries) in [(0, 3000_u32), (1, 1000), (2, 500)] {
+        let database = all.database(number).expect("it is there");
+        for n in 0..entries {
+            database.put(&n.to_le_bytes(), b"value", NOW).expect("a put");
+        }
+    }
+    let estimate = |number: usize| {
+        let database = all.database(number).expect("it is there");
+        database.as_admin().expect("it has").estimate().expect("counted").estimate
+    };
+    let near = |number, entries: u64| {
+        let told = estimate(number);
+        assert!(told.abs_diff(entries) < 450, "database {number}: {told} of {entries}");
+    };
+    near(0, 3000);
+    near(1, 1000);
+    near(2, 500);
+    assert_eq!(estimate(3), 0);
+    all.database(1).expect("it is there").as_admin().expect("it has").clear().expect("cleared");
+    assert_eq!(estimate(1), 0);
+    near(0, 3000);
+}
+
+/// A file that is damaged says nothing of whose the entries are: the cache starts empty. Without
+/// one it is a cache of release 0.2, with one database.
+#[test]
+fn a_cache_whose_databases_are_not_known_is_empty() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let flash = FlashCacheOptions { flash_bytes: Some(64 << 20), ..Default::default() };
+        OpenOptions::new().memory_bytes(48 << 20).open_flash_databases(directory.path(), &flash)
+    };
+    let all = open().expect("it opens");
+    all.database(1).expect("it is there").put(b"key", b"value", NOW).expect("a put");
+    drop(all);
+    let all = open().expect("it opens");
+    let found = all.database(1).expect("it is there").get(b"key").expect("a get");
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    drop(all);
+    let file = directory.path().join(super::databases::FILE);
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&file, &bytes).expect("written");
+    let all = open().expect("it opens");
+    assert_eq!(all.count(), 16);
+    assert_eq!(all.database(1).expect("it is there").get(b"key").expect("a get"), None);
+    all.database(0).expect("it is there").put(b"key", b"value", NOW).expect("a put");
+    drop(all);
+    std::fs::remove_file(&file).expect("removed");
+    let all = open().expect("it opens");
+    assert_eq!(all.count(), 1);
+    assert!(all.database(1).map(drop).unwrap_err().to_string().contains("new directory"));
+    let found = all.database(0).expect("it is there").get(b"key").expect("a get");
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
 }
 
 #[test]

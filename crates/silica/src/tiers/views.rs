@@ -6,15 +6,55 @@ use silica_engine::{
     Result, Scan, Update,
 };
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 /// Cursors from here on are of the front, which comes last.
 const FRONT: u64 = 1 << 62;
-/// Keys that one call remembers at most, not to show them twice.
-const REMEMBERED_MAX: usize = 1 << 20;
+/// A cursor's lower bits are a place in one of the tiers, those above the scan's number.
+const PLACE_BITS: u32 = 34;
+/// Lowest bits of a place among all hashes that a cursor leaves out: a bucket behind is far wider.
+const LEFT_OUT_BITS: u32 = 62 - PLACE_BITS;
+/// Bits of a scan's number.
+pub(super) const SCAN_BITS: u32 = 62 - PLACE_BITS;
+/// Entries of the front that are sought behind together.
+const BURST: usize = 256;
 
-/// What is in both tiers is visited twice, unless one call goes through both from the start:
-/// whether an earlier call has shown it nobody knows, because it may have come to the other tier
-/// since.
+/// Where a scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    is_in_front: bool,
+    /// The scan's number; 0 if it is not told, or one of another process.
+    scan: u64,
+    /// The cursor of the tier.
+    at: u64,
+}
+
+impl Place {
+    fn cursor(self) -> u64 {
+        let scan = (self.scan & ((1 << SCAN_BITS) - 1)) << PLACE_BITS;
+        match self.is_in_front {
+            true => FRONT | scan | self.at,
+            // Rounded up, this is in the same bucket behind, or at the end.
+            false => scan | self.at.div_ceil(1 << LEFT_OUT_BITS).min((1 << PLACE_BITS) - 1),
+        }
+    }
+
+    /// The place of a cursor of a process whose scans have numbers over `first` up to `last`. A
+    /// cursor that another process gave passes for one of these by a chance of one to 2^28 for
+    /// each.
+    fn of(cursor: u64, (first, last): (u64, u64)) -> Self {
+        let is_in_front = cursor >= FRONT;
+        let place = cursor & ((1 << PLACE_BITS) - 1);
+        let low = cursor >> PLACE_BITS & ((1 << SCAN_BITS) - 1);
+        // The youngest that has these bits.
+        let number = last - (last.wrapping_sub(low) & ((1 << SCAN_BITS) - 1));
+        let scan = if low > 0 && number > first { number } else { 0 };
+        let at = if is_in_front { place } else { place << LEFT_OUT_BITS };
+        Place { is_in_front, scan, at }
+    }
+}
+
+/// What is in both tiers is visited twice only if keys of its stripe were put meanwhile.
 impl<F: Engine, B: Engine> Scan for Tiers<F, B> {
     fn scan(
         &self,
@@ -22,35 +62,105 @@ impl<F: Engine, B: Engine> Scan for Tiers<F, B> {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
-        let (mut shown, mut visited) = (BTreeSet::new(), 0);
-        if cursor < FRONT {
-            let remembers = cursor == 0;
+        let mut place = match cursor {
+            0 => Place { is_in_front: false, scan: self.begin_scan(), at: 0 },
+            _ => Place::of(cursor, (self.first_scan, self.scans.load(Ordering::Acquire))),
+        };
+        let mut visited = 0;
+        if !place.is_in_front {
             let back = self.back.as_scan().expect("the cache on flash has this view");
-            let next = back.scan(cursor, limit, &mut |key, entry| {
+            let next = back.scan(place.at, limit, &mut |key, entry| {
                 visited += 1;
-                if remembers && shown.len() < REMEMBERED_MAX {
-                    shown.insert(self.seed.low(key));
-                }
                 visit(key, entry);
             })?;
-            if next.is_some() || visited >= limit {
-                return Ok(Some(next.unwrap_or(FRONT)));
+            if let Some(at) = next {
+                return Ok(Some(Place { at, ..place }.cursor()));
+            }
+            place = Place { is_in_front: true, at: 0, ..place };
+            if visited >= limit {
+                return Ok(Some(place.cursor()));
             }
         }
-        let front = self.front.as_scan().expect("the cache in memory has this view");
-        let next =
-            front.scan(cursor.saturating_sub(FRONT), limit - visited, &mut |key, entry| {
-                if !shown.contains(&self.seed.low(key)) {
-                    visit(key, entry);
-                }
-            })?;
-        Ok(next.map(|next| FRONT + next))
+        let at = self.scan_front(place, limit - visited, visit)?;
+        Ok(at.map(|at| Place { at, ..place }.cursor()))
     }
 
     fn cursor_of(&self, key: &[u8]) -> u64 {
         let is_in_front = self.front.get_with(key, |found| found.is_some()).unwrap_or(false);
         let view = |engine: &dyn Engine| engine.as_scan().map_or(0, |scan| scan.cursor_of(key));
-        if is_in_front { FRONT + view(&*self.front) } else { view(&*self.back) }
+        // Rounded down, the last place of a bucket behind stays in it.
+        let down = |at: u64| at >> LEFT_OUT_BITS << LEFT_OUT_BITS;
+        let at = if is_in_front { view(&*self.front) } else { down(view(&*self.back)) };
+        Place { is_in_front, scan: 0, at }.cursor()
+    }
+}
+
+impl<F: Engine, B: Engine> Tiers<F, B> {
+    /// The number of a scan that begins.
+    fn begin_scan(&self) -> u64 {
+        loop {
+            let scan = self.scans.fetch_add(1, Ordering::AcqRel) + 1;
+            // A cursor with these bits says nothing.
+            if scan & ((1 << SCAN_BITS) - 1) != 0 {
+                return scan;
+            }
+        }
+    }
+
+    /// Visits entries of the front but for those that the scan has met behind. Costs a get behind
+    /// for each entry.
+    fn scan_front(
+        &self,
+        place: Place,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
+    ) -> Result<Option<u64>> {
+        let front = self.front.as_scan().expect("the cache in memory has this view");
+        if place.scan == 0 {
+            return front.scan(place.at, limit, visit);
+        }
+        let (mut next, mut visited) = (Some(place.at), 0);
+        while let Some(at) = next
+            && visited < limit.max(1)
+        {
+            let burst = (limit.max(1) - visited).min(BURST);
+            // Keys first, and values in a second go: those of a burst may be large.
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            front.scan(at, burst, &mut |key, _| keys.push(key.to_vec()))?;
+            let met = self.met_behind(&keys, place.scan)?;
+            next = front.scan(at, burst, &mut |key, entry| {
+                if !met.contains(key) {
+                    visit(key, entry);
+                }
+            })?;
+            visited += keys.len();
+        }
+        Ok(next)
+    }
+
+    /// Those of `keys` that scan number `scan` has met behind.
+    fn met_behind<'k>(&self, keys: &'k [Vec<u8>], scan: u64) -> Result<BTreeSet<&'k [u8]>> {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut there = There(vec![false; keys.len()]);
+        self.back.get_many_with(&keys, Intent::Scan, &mut there)?;
+        // Looked at last: who puts a key behind marks its stripe before.
+        let has_come = |key: &[u8]| {
+            self.stripes[self.stripe_of(key)].came_behind.load(Ordering::Acquire) >= scan
+        };
+        let pairs = keys.into_iter().zip(there.0);
+        Ok(pairs
+            .filter(|(key, is_there)| *is_there && !has_come(key))
+            .map(|(key, _)| key)
+            .collect())
+    }
+}
+
+/// Which keys of a burst are there.
+struct There(Vec<bool>);
+
+impl GetSink for There {
+    fn found(&mut self, index: usize, _: EntryRef<'_>) {
+        self.0[index] = true;
     }
 }
 
