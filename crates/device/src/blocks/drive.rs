@@ -6,8 +6,12 @@
 //! 2. A block's record counts a page only after the page and its spare bytes were written.
 //! 3. Records of a block take turns between two tables, so one that is torn leaves the one before.
 //! 4. One opening at a time: the file is locked (`flock`) for as long as the drive is open.
-//! 5. A sync that failed is final for this opening: nothing is written after it.
+//! 5. A block device is told to discard the pages of a block only after the block's records say
+//!    that it has none. Records need no sync before that: whoever finds an older record after a
+//!    power cut checks what it reads.
+//! 6. A sync that failed is final for this opening: nothing is written after it.
 
+use super::discard::Discards;
 use super::drive_queue::DriveQueue;
 use super::layout::{Block, HEADER_BYTES, Header, RECORD_BYTES, Record, Recorded};
 use super::streams::Streams;
@@ -73,7 +77,8 @@ impl Parts {
 }
 
 /// A file or a block device that is divided as flash is. Its geometry is logical: what it erases
-/// is free to be written again, and what the drive below does is its own business.
+/// is free to be written again. A block device that takes discards is told what was erased, so that
+/// it has nothing to copy when it makes room; a file keeps its space.
 ///
 /// Pages of a multiple of 4096 bytes go past the page cache if the file system allows it, in the
 /// calling thread. Of a queue, reads past the page cache go through io_uring where the kernel
@@ -99,6 +104,7 @@ pub(super) struct Drive {
     counters: FlashCounters,
     is_poisoned: AtomicBool,
     streams: Streams,
+    discards: Discards,
 }
 
 impl FlashDrive {
@@ -197,6 +203,7 @@ impl FlashDrive {
             counters: FlashCounters::new(&geometry),
             is_poisoned: AtomicBool::new(false),
             streams,
+            discards: Discards::of(path),
         });
         let has_ring = drive.direct.is_some() && probe_ring().is_ok();
         Ok(FlashDrive { workers: Workers::new(drive.clone()), drive, has_ring })
@@ -468,6 +475,9 @@ impl Carrier for Drive {
         let erases = block.erases + 1;
         let now = Block { recorded: Recorded::Appending, erases, written: 0, ..*block };
         self.record(address, index, &mut block, now, true)?;
+        // Before anybody can append: the lock of the block is held.
+        let pages = self.parts.page(index, 0);
+        self.discards.discard(&self.file, pages..pages + self.geometry().block_bytes());
         self.counters.add_erases(address, 1);
         Ok(())
     }

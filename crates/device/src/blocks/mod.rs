@@ -61,6 +61,7 @@ mod any;
 mod checks;
 mod counters;
 mod device;
+mod discard;
 mod drive;
 mod drive_queue;
 mod error;

@@ -148,3 +148,82 @@ fn what_is_no_drive_is_refused_in_words() {
     let missing = dir.path().join("missing");
     assert_eq!(said(FlashDrive::open(&missing)).0, ErrorKind::NotFound);
 }
+
+/// A file as a block device, for as long as this lives.
+struct Loop(std::path::PathBuf);
+
+impl Loop {
+    /// `None`, and why, if this user may not make one.
+    fn new(file: &std::path::Path) -> Option<Self> {
+        let mut command = std::process::Command::new("losetup");
+        let made = command.args(["--find", "--show"]).arg(file).output();
+        let made = made.ok().filter(|made| made.status.success());
+        if made.is_none() {
+            eprintln!("skipped: losetup makes no loop device here; it needs root");
+        }
+        made.map(|made| Loop(String::from_utf8_lossy(&made.stdout).trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// A block device is one opening's alone, is refused if it is something else or too small, and is
+/// told what was erased: the file below it gives its space back.
+#[test]
+fn a_block_device_is_flash_that_discards() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("disk");
+    std::fs::File::create(&file).unwrap().set_len(24 << 20).unwrap();
+    let Some(device) = Loop::new(&file) else { return };
+    let geometry = Geometry { blocks: 4, pages: 256, page_bytes: 4096, spare_bytes: 0, ..small() };
+    let is_foreign = FlashDrive::open(&device.0).map(drop).unwrap_err();
+    assert_eq!(is_foreign.kind(), ErrorKind::Config, "{is_foreign}");
+    let large = Geometry { blocks: 4000, ..geometry };
+    let is_small = FlashDrive::create(&device.0, large, OPTIONS).map(drop).unwrap_err();
+    assert!(is_small.to_string().contains("it was cut"), "{is_small}");
+
+    let drive = FlashDrive::create(&device.0, geometry, OPTIONS).unwrap();
+    for second in [FlashDrive::open(&device.0), FlashDrive::create(&device.0, geometry, OPTIONS)] {
+        assert_eq!(second.map(drop).unwrap_err().kind(), ErrorKind::Locked);
+    }
+    let pages = vec![7; 256 * 4096];
+    let blocks: Vec<_> = (0..geometry.block_count()).map(|n| geometry.block_at(n)).collect();
+    let append = |drive: &FlashDrive, block| {
+        let append = Append { block, expected: None, stream: 0, pages: &pages, spare: &[] };
+        drive.append(&append).unwrap();
+    };
+    blocks.iter().for_each(|block| append(&drive, *block));
+    drive.sync().unwrap();
+    let used = || std::fs::metadata(&file).unwrap().blocks() * 512;
+    let full = used();
+    assert!(full >= geometry.capacity_bytes(), "{full}");
+    blocks[1..].iter().for_each(|block| drive.reset(*block).unwrap());
+    drive.sync().unwrap();
+    let left = used();
+    if left == full {
+        eprintln!("skipped: the file system below the loop device has no holes");
+    } else {
+        assert!(left < 2 * geometry.block_bytes() + (2 << 20), "{left} of {full}");
+    }
+    append(&drive, blocks[1]);
+    drop(drive);
+    let drive = FlashDrive::open(&device.0).unwrap();
+    let mut found = vec![0; 256 * 4096];
+    for block in &blocks[..2] {
+        drive.read(block.page(0), &mut found, &mut []).unwrap();
+        assert!(found == pages, "what is beside erased blocks stays");
+    }
+    assert_eq!(drive.block(blocks[2]).unwrap().state, BlockState::Free);
+    drop((drive, device));
+
+    // The device is smaller than the drive that it has.
+    std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(2 << 20).unwrap();
+    let Some(device) = Loop::new(&file) else { return };
+    let is_cut = FlashDrive::open(&device.0).map(drop).unwrap_err();
+    assert!(is_cut.to_string().contains("it was cut"), "{is_cut}");
+}
