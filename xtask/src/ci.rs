@@ -52,6 +52,17 @@ const OF_LOOPS: [&str; 7] =
 /// Modules that run in every mode besides.
 const OF_MODES: [&str; 3] = ["udp::", "datagrams::", "differential::"];
 
+/// Modules that run on a cache with flash behind it besides: memcached's protocols, datagrams.
+const ON_FLASH: [&str; 7] = [
+    "memcached::",
+    "memcached_binary::",
+    "memcached_meta::",
+    "memcached_clients::",
+    "datagrams::",
+    "udp::",
+    "differential::",
+];
+
 /// All tests, sized by the environment variable `SILICA_TESTS`.
 pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     let mut binaries = Vec::new();
@@ -64,12 +75,14 @@ pub fn tests(steps: &mut Steps, size: &str, limit: Duration) {
     // By default event loops use io_uring where the kernel has it, so the others have their turn.
     let of_loops = binaries.iter().find(|binary| binary.name == "silica-server all").cloned();
     let others = of_loops.into_iter().flat_map(|server| {
+        let on_flash = server.clone().with_arguments(&ON_FLASH);
         let of_loops = server.with_arguments(&OF_LOOPS);
         let of_modes = of_loops.clone().with_arguments(&OF_MODES);
         [
             of_loops.with_variable("SILICA_TEST_EVENT_LOOP", "epoll"),
             of_modes.clone().with_variable("SILICA_TEST_MODE", "erew"),
             of_modes.with_variable("SILICA_TEST_MODE", "crew"),
+            on_flash.with_variable("SILICA_TEST_ENGINE", "flash"),
         ]
     });
     binaries.extend(others);

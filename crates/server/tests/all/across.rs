@@ -4,7 +4,7 @@
 use crate::redis::Redis;
 use crate::support::across::{DATABASES, TRANSACTIONS};
 use crate::support::{Client, Probe, config, script, start_with};
-use silica::{CacheDatabases, OpenOptions};
+use silica::{CacheDatabases, FlashCacheOptions, FlashDatabases, OpenOptions};
 use silica_base::{Prng, test_size};
 use silica_engine::{Engine, Result};
 use silica_server::{Config, Databases, Mode, Server};
@@ -24,6 +24,31 @@ impl Databases for Shared {
     }
 }
 
+/// The databases of a cache with flash behind it, and where that is.
+struct OnFlash {
+    all: FlashDatabases,
+    _directory: tempfile::TempDir,
+}
+
+impl Databases for OnFlash {
+    fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
+        self.all.database(index as usize)
+    }
+
+    fn swap(&self, index: u32, other: u32) -> Result<()> {
+        self.all.swap(index as usize, other as usize)
+    }
+}
+
+fn cache_on_flash() -> Server {
+    let directory = tempfile::tempdir().expect("a directory");
+    let flash = FlashCacheOptions { flash_bytes: Some(64 << 20), ..FlashCacheOptions::default() };
+    let options = OpenOptions::new().memory_bytes(48 << 20);
+    let all = options.open_flash_databases(directory.path(), &flash).expect("a cache");
+    let config = Config { mode: Mode::Crcw, ..config() };
+    Server::start(config, Arc::new(OnFlash { all, _directory: directory })).expect("a server")
+}
+
 fn cache(mode: Mode, eviction: &str) -> Server {
     let options = OpenOptions::new().memory_bytes(16 << 20).set("partitions", "4");
     let all = options.set("eviction", eviction).open_cache_databases().expect("a cache");
@@ -41,7 +66,7 @@ fn servers() -> Vec<(String, Server)> {
     let waits = [false, true].map(|may_wait| {
         (format!("reference {may_wait}"), start_with(config(), Probe::new(may_wait)).0)
     });
-    caches.chain(waits).collect()
+    caches.chain(waits).chain([("on flash".to_string(), cache_on_flash())]).collect()
 }
 
 #[test]

@@ -24,7 +24,9 @@ use std::time::Duration;
 /// Wraps the reference engine: it may claim to wait for a device, really wait, fail its syncs,
 /// and it counts its calls.
 pub(crate) struct Probe {
-    pub(crate) inner: Arc<Reference>,
+    pub(crate) inner: Arc<dyn Engine>,
+    /// Where the engine is, if it is in a directory; it goes when the engine has gone.
+    pub(crate) directory: Option<tempfile::TempDir>,
     pub(crate) owned: Arc<sharded::Owned>,
     pub(crate) descriptor: Descriptor,
     /// It keeps its keys in order.
@@ -49,12 +51,13 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn new(may_wait: bool) -> Self {
-        let inner = Arc::new(Reference::new());
+        let (inner, directory) = tested();
         let known = *inner.descriptor();
         let capabilities =
             Capabilities { may_wait, durable: may_wait, synced: may_wait, ..known.capabilities };
         Probe {
             inner,
+            directory,
             owned: Arc::default(),
             descriptor: Descriptor { capabilities, ..known },
             ordered: false,
@@ -74,6 +77,14 @@ impl Probe {
         }
     }
 
+    fn admin(&self) -> &dyn Admin {
+        self.inner.as_admin().expect("engines of these tests have this view")
+    }
+
+    fn atomic(&self) -> &dyn Atomic {
+        self.inner.as_atomic().expect("engines of these tests have this view")
+    }
+
     fn wait(&self) {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
@@ -82,9 +93,9 @@ impl Probe {
 }
 
 impl Layer for Probe {
-    type Inner = Reference;
+    type Inner = dyn Engine;
 
-    fn inner(&self) -> &Arc<Reference> {
+    fn inner(&self) -> &Arc<dyn Engine> {
         &self.inner
     }
 
@@ -193,7 +204,7 @@ impl Layer for Probe {
 impl Admin for Probe {
     fn count(&self, exact: bool) -> Result<Count> {
         self.count_calls.fetch_add(1, Ordering::Relaxed);
-        self.inner.count(exact)
+        self.admin().count(exact)
     }
 
     fn estimate(&self) -> Result<Count> {
@@ -202,15 +213,15 @@ impl Admin for Probe {
 
     fn clear(&self) -> Result<()> {
         self.owned.refuse_all()?;
-        self.inner.clear()
+        self.admin().clear()
     }
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
-        self.inner.checkpoint(target)
+        self.admin().checkpoint(target)
     }
 
     fn inspect(&self) -> Result<String> {
-        self.inner.inspect()
+        self.admin().inspect()
     }
 }
 
@@ -231,7 +242,7 @@ impl Atomic for Probe {
     ) -> Result<()> {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
         self.owned.refuse([key])?;
-        self.inner.update(key, durability, decide)
+        self.atomic().update(key, durability, decide)
     }
 
     fn update_many(
@@ -243,7 +254,7 @@ impl Atomic for Probe {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
         refuse_fire(keys)?;
         self.owned.refuse(keys.iter().copied())?;
-        self.inner.update_many(keys, durability, decide)
+        self.atomic().update_many(keys, durability, decide)
     }
 
     fn update_all(
@@ -254,7 +265,7 @@ impl Atomic for Probe {
     ) -> Result<()> {
         self.update_calls.fetch_add(1, Ordering::Relaxed);
         self.owned.refuse(keys.iter().copied())?;
-        self.inner.update_all(keys, durability, decide)
+        self.atomic().update_all(keys, durability, decide)
     }
 }
 
@@ -283,6 +294,27 @@ impl Databases for Source {
     fn swap(&self, index: u32, other: u32) -> Result<()> {
         self.1.lock().unwrap().swap(index as usize, other as usize);
         Ok(())
+    }
+}
+
+/// Chooses the engine of all tests: `reference`, or `flash`, a cache with flash behind it.
+const ENGINE: &str = "SILICA_TEST_ENGINE";
+
+/// The engine of database 0, and the directory where it is, if it is in one.
+fn tested() -> (Arc<dyn Engine>, Option<tempfile::TempDir>) {
+    match std::env::var(ENGINE).as_deref() {
+        Err(_) | Ok("reference") => (Arc::new(Reference::new()), None),
+        Ok("flash") => {
+            let directory = tempfile::tempdir().unwrap();
+            let flash = silica::FlashCacheOptions {
+                flash_bytes: Some(64 << 20),
+                ..silica::FlashCacheOptions::default()
+            };
+            let options = silica::OpenOptions::new().memory_bytes(48 << 20);
+            let cache = options.open_flash_cache(directory.path(), &flash).unwrap();
+            (cache, Some(directory))
+        }
+        Ok(other) => panic!("{ENGINE} is {other}"),
     }
 }
 

@@ -106,7 +106,7 @@ fn no_change_of_many_connections_is_lost() {
         server.stop();
     }
     let (server, probe) = start_with(Config { loops: 4, ..config() }, Probe::new(false));
-    let engine: Arc<dyn Engine> = Arc::clone(&probe.inner) as Arc<dyn Engine>;
+    let engine: Arc<dyn Engine> = Arc::clone(&probe.inner);
     torture(&server, &engine, rounds);
     server.stop();
 }
