@@ -18,13 +18,9 @@ pub(crate) fn run(global: &Global, name: &str, to: &str, output: &mut Output) ->
 
 /// Refuses to take the order from an SQL database, which nobody could open then.
 fn refuse_sql(store: &Silica, name: &str, to: &str) -> Result<()> {
-    let is_sql = name == silica_sql::KEYSPACE
-        && store
-            .existing(name)?
-            .map(|keyspace| silica_sql::is_database(&**keyspace.engine()))
-            .transpose()?
-            == Some(true);
-    if !is_sql || to == DEFAULT_ENGINE {
+    let keyspace = store.existing(name)?;
+    let is_sql = keyspace.map(|keyspace| silica_sql::is_database(&**keyspace.engine()));
+    if is_sql.transpose()? != Some(true) || to == DEFAULT_ENGINE {
         return Ok(());
     }
     let message = format!(

@@ -1,6 +1,6 @@
 //! What `docs/migrate.md` tells people to type, typed.
 
-use crate::support::{Client, Reply, Server, arg, said, scratch, silica_ok};
+use crate::support::{Client, Reply, Server, arg, said, scratch, silica, silica_ok};
 use std::path::Path;
 use std::process::Command;
 
@@ -101,4 +101,34 @@ fn a_file_of_strings_loads() {
     let data = dir.join("data");
     assert_eq!(silica_ok(&["get", "two words", "--path", arg(&data)]), "2 3\n");
     assert_eq!(silica_ok(&["count", "--path", arg(&data)]).trim(), "2");
+}
+
+/// A database of SQL in a keyspace of any name keeps its order: nobody could open it else.
+#[test]
+fn a_database_of_sql_does_not_lose_its_order() {
+    let dir = scratch("migrate-sql");
+    let server = Server::start(&dir, &[]);
+    let mut client = server.client();
+    let mut sql = |statement: &str| {
+        client.ask(&[b"SILICA.SQL", b"books", statement.as_bytes()]).expect("a reply")
+    };
+    sql("CREATE TABLE t (a INTEGER PRIMARY KEY)");
+    sql("INSERT INTO t VALUES (7)");
+    let Reply::Error(told) = ask(&mut server.client(), "SILICA.MIGRATE books silt") else {
+        panic!("it is refused");
+    };
+    assert!(told.contains("silica migrate NAME"), "{told}");
+    server.stop();
+    let output = silica(&["migrate", "books", "--to", "silt", "--path", arg(&dir)]).output();
+    let output = output.expect("it runs");
+    assert!(
+        !output.status.success() && said(&output).contains("SQL database"),
+        "{}",
+        said(&output)
+    );
+    let server = Server::start(&dir, &[]);
+    let mut client = server.client();
+    let rows = client.ask(&[b"SILICA.SQL", b"books", b"SELECT a FROM t"]).expect("a reply");
+    assert!(format!("{rows:?}").contains("Number(7)"), "{rows:?}");
+    server.stop();
 }

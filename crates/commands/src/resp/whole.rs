@@ -595,10 +595,19 @@ pub(crate) fn clear_all(keys: &Keyspace<'_>) -> Result<()> {
 /// A word of SILICA.MIGRATE: the database may forget everything when the server ends.
 const FORGET_AT_EXIT_WORD: &str = "forget-at-exit";
 
+/// SILICA.MIGRATE with a name, which might be that of a database of SQL.
+const NO_NUMBER: &str = "ERR SILICA.MIGRATE moves a database of keys, by its number; other \
+                         keyspaces, SQL databases among them, are moved by 'silica migrate NAME \
+                         --to ENGINE' while no server has the store";
+
 /// Begins a migration, or says how far one is.
 pub(crate) fn migrate(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let databases = &keys.service.databases;
-    let index = parse_i64(args.get(1)).and_then(|index| u32::try_from(index).ok());
+    let Some(index) = parse_i64(args.get(1)) else {
+        reply.error(NO_NUMBER);
+        return Ok(());
+    };
+    let index = u32::try_from(index).ok();
     let Some(index) = index.filter(|index| (*index as usize) < databases.count()) else {
         reply.error("ERR DB index is out of range");
         return Ok(());
