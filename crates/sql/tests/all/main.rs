@@ -14,3 +14,4 @@ mod spill;
 mod sql;
 mod statements;
 mod threads;
+mod tpch;
