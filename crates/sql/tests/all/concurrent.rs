@@ -200,6 +200,32 @@ fn nobody_inserts_what_another_one_has_counted() {
     assert_eq!(all, THREADS * count);
 }
 
+/// The count of a table with AUTOINCREMENT is one row, which each insert reads and writes: of two
+/// inserts beside each other one has to run again, and no number is given twice, nor that of a
+/// deleted row.
+#[test]
+fn inserts_that_count_on_conflict_and_no_number_comes_twice() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("counted.db");
+    let (mut one, mut other) = (open(&path), open(&path));
+    one.run("CREATE TABLE t (a INTEGER PRIMARY KEY AUTOINCREMENT, b)").expect("made");
+    let insert = "INSERT INTO t (b) VALUES (?) RETURNING a";
+    one.run("BEGIN").expect("begun");
+    let mut given = vec![number(&mut one, insert, &[Value::from("one")]).expect("given")];
+    other.run("BEGIN").expect("begun");
+    number(&mut other, insert, &[Value::from("other")]).expect("given");
+    one.run("COMMIT").expect("the first");
+    let refused = other.run("COMMIT").expect_err("refused");
+    assert_eq!(refused.code, code::BUSY_SNAPSHOT, "{refused}");
+    for turn in 0..3 {
+        let sql = if turn == 1 { &mut one } else { &mut other };
+        let (next, _) = until_committed(sql, |sql| number(sql, insert, &[Value::from("next")]));
+        assert!(given.iter().all(|old| *old < next), "{next} behind {given:?}");
+        given.push(next);
+        sql.run("DELETE FROM t WHERE a = (SELECT max(a) FROM t)").expect("deleted");
+    }
+}
+
 #[test]
 fn who_reads_what_another_one_writes_is_told_and_who_does_not_commits() {
     let scratch = tempfile::tempdir().expect("a directory");
