@@ -50,7 +50,7 @@ fn lints(steps: &mut Steps) {
 const OF_LOOPS: [&str; 7] =
     ["bursts::", "commands::", "connections::", "hostile::", "memcached::", "topics::", "unix::"];
 /// Modules that run in every mode besides.
-const OF_MODES: [&str; 3] = ["udp::", "datagrams::", "differential::"];
+const OF_MODES: [&str; 5] = ["udp::", "datagrams::", "differential::", "databases::", "observe::"];
 
 /// Modules that run on a cache with flash behind it besides: memcached's protocols, datagrams.
 const ON_FLASH: [&str; 7] = [

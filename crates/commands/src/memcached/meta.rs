@@ -215,7 +215,6 @@ fn found(
     }
     if let Some(marks) = args.marks() {
         if created {
-            marks.create(args.get(1), base);
             out.extend_from_slice(b" W");
         } else {
             let seen = marks.visit(args.get(1), base, wants);
@@ -276,6 +275,10 @@ fn get_changing(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Upda
             };
             let update = match expires(sent, now_ms) {
                 Some(expires_unix_ms) => {
+                    // Before anybody can see the entry: who does is told that somebody makes it.
+                    if let Some(marks) = args.marks() {
+                        marks.create(args.get(1), base_of(&EntryRef::default()));
+                    }
                     Update::Put { value: Vec::new(), expires_unix_ms, user_bits: 0 }
                 }
                 None => Update::Keep,

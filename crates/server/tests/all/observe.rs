@@ -1,7 +1,7 @@
 //! What took long, and what is said about memory and settings.
 
 use crate::support;
-use crate::support::{Client, Probe, config, request, start, start_with};
+use crate::support::{Client, Probe, config, request, shared, start, start_with};
 use std::time::Duration;
 
 /// Runs lines while whatever takes `micros` is logged, and nothing before or after.
@@ -67,7 +67,7 @@ fn the_log_tells_how_many_ran_together() {
 fn the_log_tells_the_stages_of_reads_if_asked() {
     for may_wait in [false, true] {
         let probe = Probe { delay: Duration::from_millis(5), ..Probe::new(may_wait) };
-        let (server, _) = start_with(config(), probe);
+        let (server, _) = start_with(shared(), probe);
         let mut client = Client::connect(&server);
         let shown = |client: &mut Client| {
             logged(client, 0, &["GET slow"]);

@@ -13,7 +13,7 @@
 use super::numbered::Numbered;
 use crate::sealed::Kind;
 use silica_base::{Biased, Clock, Format, Prng};
-use silica_engine::{Count, Engine, Error, ErrorKind, Result};
+use silica_engine::{Count, Engine, Error, ErrorKind, MetricsMap, Result};
 use silica_parts::spaces::{Family, KeptFamily, Naming, SPACES_MAX};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +33,8 @@ const BODY_BYTES: usize = 8 + 4 + 4 * SPACES_MAX;
 /// Entries that are looked at to tell how many of all are whose: the share of a database that has
 /// half of them is told within 5 points.
 const SAMPLED: usize = 512;
+/// Bytes of an index that may be gone through to count few entries: some 10 ms.
+const WALKED_BYTES_MAX: u64 = 64 << 20;
 /// How long a sample is believed: each reads flash some hundred times.
 const BELIEVED_NS: u64 = 5_000_000_000;
 
@@ -276,6 +278,14 @@ impl All {
         if self.written.load(Ordering::Acquire) == 1 << space && self.has_no_dead() {
             return Ok(Count { low, estimate, high });
         }
+        if high <= SAMPLED as u64 && self.index_bytes() <= WALKED_BYTES_MAX {
+            let mut own = 0;
+            let scan = self.engine.as_scan().expect("a cache of two tiers has this view");
+            scan.scan(0, usize::MAX, &mut |stored, _| {
+                own += u64::from(self.family.key_of(space, stored).is_some());
+            })?;
+            return Ok(Count { low: own, estimate: own, high: own });
+        }
         let mut sample = self.sample();
         let now_ns = self.clock.monotonic_ns();
         if sample.taken_ns.is_none_or(|taken_ns| now_ns.saturating_sub(taken_ns) > BELIEVED_NS) {
@@ -285,6 +295,13 @@ impl All {
         // One that was written to is not told to be empty because the sample has none of it.
         let own = ((estimate as f64 * share).round() as u64).clamp(u64::from(high > 0), high);
         Ok(Count { low: 0, estimate: own, high })
+    }
+
+    /// Bytes of memory that the indexes of both tiers have.
+    fn index_bytes(&self) -> u64 {
+        let mut metrics = MetricsMap::default();
+        self.engine.metrics(&mut metrics);
+        metrics.get("index_bytes") as u64
     }
 
     /// True if no space was ever cleared for itself.
