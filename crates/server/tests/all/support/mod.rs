@@ -385,7 +385,7 @@ impl Client {
     pub(crate) fn connect_to(address: SocketAddr) -> std::io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Ok(Client { socket, buf: Vec::new() })
     }
 
