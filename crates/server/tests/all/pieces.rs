@@ -5,7 +5,7 @@
 //! whatever it has taken in, tells how many bytes came.
 
 use crate::support::tls::{client_config, files};
-use crate::support::{Client, Probe, config, request, start_with};
+use crate::support::{Client, Probe, config, read_some, request, start_with};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use silica_base::{Prng, test_size};
@@ -127,7 +127,7 @@ impl House {
         let mut text = Vec::new();
         loop {
             let mut piece = [0; 4096];
-            let n = self.control.read(&mut piece).expect("an answer to INFO");
+            let n = read_some(&mut self.control, &mut piece).expect("an answer to INFO");
             text.extend_from_slice(&piece[..n]);
             let head = text.iter().position(|byte| *byte == b'\n');
             let Some(head) = head else { continue };

@@ -1,7 +1,7 @@
 //! TLS: what works without it works through it, on both kinds of loops, and who is kept out.
 
 use crate::support::tls::{client_config, file, files};
-use crate::support::{Client, Probe, config, request, show, start_with};
+use crate::support::{Client, Probe, config, read_some, request, show, start_with};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use silica_base::Prng;
@@ -44,7 +44,7 @@ fn reply(stream: &mut impl Read, rest: &mut Vec<u8>) -> Value {
             rest.drain(..used);
             return value;
         }
-        let n = stream.read(&mut piece).expect("a reply");
+        let n = read_some(stream, &mut piece).expect("a reply");
         assert!(n > 0, "the connection ended");
         rest.extend_from_slice(&piece[..n]);
     }

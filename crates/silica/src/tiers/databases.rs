@@ -45,7 +45,7 @@ const BELIEVED_NS: u64 = 5_000_000_000;
 /// ```
 /// use silica::{Durability, EngineExt, FlashCacheOptions, OpenOptions};
 ///
-/// # let directory = tempfile::tempdir()?;
+/// # let directory = tempfile::tempdir().unwrap();
 /// # let directory = directory.path();
 /// let flash = FlashCacheOptions { flash_bytes: Some(64 << 20), ..Default::default() };
 /// let open = || OpenOptions::new().memory_bytes(48 << 20).open_flash_databases(directory, &flash);

@@ -1,6 +1,6 @@
 //! memcached, where it is installed, and clients of raw bytes.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl Raw {
         self.socket.write_all(bytes).unwrap();
         let (mut out, mut piece) = (Vec::new(), vec![0; 64 << 10]);
         while !out.ends_with(end) {
-            match self.socket.read(&mut piece) {
+            match super::read_some(&mut self.socket, &mut piece) {
                 Ok(0) => break,
                 Ok(n) => out.extend_from_slice(&piece[..n]),
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,

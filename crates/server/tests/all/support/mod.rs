@@ -300,6 +300,11 @@ impl Databases for Source {
 /// Chooses the engine of all tests: `reference`, or `flash`, a cache with flash behind it.
 const ENGINE: &str = "SILICA_TEST_ENGINE";
 
+/// True if the engine of all tests is a cache with flash behind it.
+pub(crate) fn on_flash() -> bool {
+    std::env::var(ENGINE).as_deref() == Ok("flash")
+}
+
 /// The engine of database 0, and the directory where it is, if it is in one.
 fn tested() -> (Arc<dyn Engine>, Option<tempfile::TempDir>) {
     match std::env::var(ENGINE).as_deref() {
@@ -371,6 +376,17 @@ pub(crate) fn start() -> Server {
     start_with(config(), Probe::new(false)).0
 }
 
+/// Reads what there is. A thread that has had a ring of the kernel's is woken by it from a read with
+/// a time limit, and then reads again.
+pub(crate) fn read_some(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// A blocking client.
 pub(crate) struct Client {
     pub(crate) socket: TcpStream,
@@ -401,14 +417,26 @@ impl Client {
                 return Some(value);
             }
             let mut piece = vec![0; 64 << 10];
-            match self.socket.read(&mut piece) {
+            match read_some(&mut self.socket, &mut piece) {
                 Ok(0) => return None,
                 Ok(n) => self.buf.extend_from_slice(&piece[..n]),
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                // A thread whose own ring has news is woken from a read with a time limit.
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => panic!("no reply: {e}"),
             }
+        }
+    }
+
+    /// The next line, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.buf.windows(2).position(|two| two == b"\r\n") {
+                let line: Vec<u8> = self.buf.drain(..end + 2).take(end).collect();
+                return String::from_utf8(line).expect("a text");
+            }
+            let mut piece = vec![0; 4 << 10];
+            let n = read_some(&mut self.socket, &mut piece).expect("a line");
+            assert!(n > 0, "the connection is open");
+            self.buf.extend_from_slice(&piece[..n]);
         }
     }
 

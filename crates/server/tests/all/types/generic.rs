@@ -200,19 +200,16 @@ fn memcached_sees_strings_alone() {
     client.ask("RPUSH list x");
     let mut memcached = Client::connect(&server);
     let mut ask = |line: &[u8]| {
-        use std::io::{Read, Write};
-        memcached.socket.write_all(line).unwrap();
-        let mut answer = vec![0; 200];
-        let len = memcached.socket.read(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[..len]).into_owned()
+        memcached.send(line);
+        memcached.line()
     };
-    assert_eq!(ask(b"get list\r\n"), "END\r\n");
+    assert_eq!(ask(b"get list\r\n"), "END");
     let refused = ask(b"append list 0 0 1\r\nx\r\n");
     assert!(refused.contains("wrong kind of value"), "{refused}");
     let refused = ask(b"set string 1372192769 0 1\r\nx\r\n");
     assert!(refused.contains("flags from 51CA0000"), "{refused}");
-    assert_eq!(ask(b"set string 1372127232 0 1\r\nx\r\n"), "STORED\r\n");
-    assert_eq!(ask(b"delete list\r\n"), "DELETED\r\n");
+    assert_eq!(ask(b"set string 1372127232 0 1\r\nx\r\n"), "STORED");
+    assert_eq!(ask(b"delete list\r\n"), "DELETED");
     assert_eq!(client.ask("EXISTS list"), ":0");
     server.stop();
 }
