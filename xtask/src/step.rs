@@ -16,6 +16,8 @@ pub struct Steps {
     passed: u64,
     failed: u64,
     times: Vec<(Duration, String)>,
+    /// Seconds of processor that the steps before have used.
+    used: f64,
 }
 
 /// What a command did.
@@ -33,7 +35,8 @@ impl Steps {
     pub fn new(root: &Path) -> Self {
         let target = target(root);
         fs::create_dir_all(target.join("xtask")).expect("the target directory can be written");
-        Steps { root: root.to_path_buf(), target, passed: 0, failed: 0, times: Vec::new() }
+        let root = root.to_path_buf();
+        Steps { root, target, passed: 0, failed: 0, times: Vec::new(), used: 0.0 }
     }
 
     /// The workspace.
@@ -150,7 +153,17 @@ impl Steps {
         self.failed += failed;
         let word = if failed == 0 { "ok  " } else { "FAIL" };
         let count = if passed + failed > 1 { format!(" ({passed} tests)") } else { String::new() };
-        println!("{word}  {:7.1} s  {name}{count}", time.as_secs_f64());
+        let used = children_seconds().map_or(String::new(), |seconds| {
+            let of_step = seconds - self.used;
+            self.used = seconds;
+            // Whether a step waits for processors or for something else.
+            if time.as_secs() < 60 {
+                String::new()
+            } else {
+                format!(", {of_step:.0} s of processor")
+            }
+        });
+        println!("{word}  {:7.1} s  {name}{count}{used}", time.as_secs_f64());
         self.times.push((time, name.to_string()));
     }
 
@@ -174,6 +187,18 @@ impl Steps {
 /// Where cargo builds.
 pub fn target(root: &Path) -> PathBuf {
     root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into()))
+}
+
+/// Seconds of processor that processes have used which this one started and which have ended;
+/// `None` where the system does not tell.
+fn children_seconds() -> Option<f64> {
+    // Fields 16 and 17, of which the second, a name, may have spaces; in hundredths of a second.
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, behind_name) = stat.rsplit_once(") ")?;
+    let mut fields = behind_name.split(' ').skip(13);
+    let ticks: f64 = fields.next()?.parse().ok()?;
+    let of_system: f64 = fields.next()?.parse().ok()?;
+    Some((ticks + of_system) / 100.0)
 }
 
 /// `cargo ARGS`, at low priority.
@@ -290,6 +315,14 @@ test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
      Running tests/kill.rs (target/debug/deps/kill-1)
 test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
 ";
+
+    #[test]
+    fn the_processor_of_ended_children_is_counted() {
+        let before = children_seconds().unwrap();
+        let busy = "n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        assert!(children_seconds().unwrap() > before);
+    }
 
     #[test]
     fn results_are_summed() {
