@@ -23,6 +23,7 @@ mod load;
 mod migrate;
 mod objects;
 mod options_file;
+mod passed;
 mod picture;
 mod probe;
 mod prompt;

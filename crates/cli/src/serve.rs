@@ -5,6 +5,7 @@ use crate::args::ServeArgs;
 use crate::config;
 use crate::databases::{self, InMemory};
 use crate::options_file::OptionsFile;
+use crate::passed;
 use log::{info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -211,7 +212,7 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let memcached = server.memcached_addrs().iter().map(|a| format!("{a} (memcached)"));
     let udp = server.udp_addrs().iter().map(|a| format!("{a} (memcached, UDP)"));
     let datagrams = server.datagram_addrs().first().map(|a| format!("{a} (datagrams)"));
-    let unix = server.unix_path().map(|path| path.display().to_string());
+    let unix = server.unix_paths().into_iter().map(|path| path.display().to_string());
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
@@ -304,7 +305,16 @@ impl Memory {
     }
 }
 
+/// What the options say, on the sockets that were passed.
 fn config(args: &ServeArgs, memory: &Memory) -> Result<Config> {
+    let config = options(args, memory)?;
+    match passed::sockets()? {
+        none if none.is_empty() => Ok(config),
+        some => config.with_passed(some),
+    }
+}
+
+fn options(args: &ServeArgs, memory: &Memory) -> Result<Config> {
     let default = Config::default();
     let clients_bytes_max = usize::try_from(memory.clients).unwrap_or(usize::MAX);
     Ok(Config {

@@ -1,5 +1,6 @@
 //! What a server is started with.
 
+use crate::Passed;
 use silica::engine::{Durability, Error, ErrorKind, Result};
 use silica_commands::{Agreement, ClusterOptions, DATABASES_MAX, SettingsFile};
 use std::net::SocketAddr;
@@ -88,6 +89,8 @@ pub struct Config {
     pub datagrams: Option<SocketAddr>,
     /// A loopback address for the dashboard and metrics over HTTP.
     pub admin: Option<SocketAddr>,
+    /// Sockets that are listened on already; [`Config::with_passed`] puts them here.
+    pub passed: Passed,
     /// Where the stores are, if they are on a disk: the dashboard shows how much of it is free.
     pub directory: Option<PathBuf>,
     /// Event loops; one per core is right.
@@ -153,6 +156,7 @@ impl Default for Config {
             udp: Vec::new(),
             datagrams: None,
             admin: None,
+            passed: Passed::default(),
             directory: None,
             loops: cores,
             event_loop: EventLoopKind::default(),
@@ -241,7 +245,7 @@ impl Config {
     /// Refuses settings that cannot work or that would let strangers in.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, message));
-        if self.listen.is_empty() && self.unix.is_none() {
+        if self.listen.is_empty() && self.unix.is_none() && self.passed.is_empty() {
             return refuse("no address to listen on; give one such as 127.0.0.1:6379".into());
         }
         self.refuse_strangers(self.password.is_none() && self.acl_file.is_none())?;

@@ -30,6 +30,7 @@ mod event_loop;
 mod links;
 mod listeners;
 mod loops;
+mod passed;
 mod passes;
 mod pool;
 mod server;
@@ -41,6 +42,7 @@ mod workers;
 
 pub use config::{Config, EventLoopKind, LinkFiles, Mode, TlsFiles};
 pub use links::BothSides;
+pub use passed::{Passed, PassedSocket};
 pub use server::{Server, StopHandle};
 pub use silica_commands::{
     Agreement, BackupJob, ClusterOptions, DATABASES_MAX, Databases, SettingsFile, Tell,

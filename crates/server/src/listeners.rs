@@ -1,6 +1,7 @@
 //! Everything that is listened on for connections, by what it is for.
 
 use crate::Config;
+use crate::passed::Purpose;
 use crate::socket::{ListeningSocket, bind, bind_unix};
 use silica::engine::{Error, Result};
 use silica_proto::memcached::Protocol;
@@ -32,20 +33,35 @@ pub(crate) struct Listeners {
 impl Listeners {
     /// Listens where `config` says.
     pub(crate) fn open(config: &Config) -> Result<Self> {
-        let all = |addresses: &[SocketAddr], options| -> Result<Vec<Listener>> {
-            let one = |address: &SocketAddr| Ok(Listener { socket: bind(*address)?, options });
+        let passed = &config.passed;
+        let all = |addresses: &[SocketAddr], purpose, options| -> Result<Vec<Listener>> {
+            let one = |address: &SocketAddr| {
+                let socket = match passed.tcp(purpose, *address) {
+                    Some(socket) => ListeningSocket::passed_tcp(socket)?,
+                    None => bind(*address)?,
+                };
+                Ok(Listener { socket, options })
+            };
             addresses.iter().map(one).collect()
         };
         let any = AcceptOptions { protocol: None, tls: config.encrypts_all() };
         let text = AcceptOptions { protocol: Some(Protocol::MemcachedText), ..any };
         let plain = AcceptOptions { tls: false, ..any };
-        let unix = config.unix.iter();
-        let unix = unix.map(|path| Ok(Listener { socket: bind_unix(path)?, options: plain }));
+        let own = config.unix.iter().map(bind_unix).collect::<Result<Vec<_>>>()?;
+        let mut unix = Vec::new();
+        for (sockets, protocol) in [
+            (own, None),
+            (passed.unix(Purpose::Any)?, None),
+            (passed.unix(Purpose::Memcached)?, text.protocol),
+        ] {
+            let options = AcceptOptions { protocol, ..plain };
+            unix.extend(sockets.into_iter().map(|socket| Listener { socket, options }));
+        }
         Ok(Listeners {
-            any: all(&config.listen, any)?,
-            memcached: all(&config.memcached, text)?,
-            tls: all(&config.tls_listen, AcceptOptions { tls: true, ..any })?,
-            unix: unix.collect::<Result<_>>()?,
+            any: all(&config.listen, Purpose::Any, any)?,
+            memcached: all(&config.memcached, Purpose::Memcached, text)?,
+            tls: all(&config.tls_listen, Purpose::Tls, AcceptOptions { tls: true, ..any })?,
+            unix,
         })
     }
 

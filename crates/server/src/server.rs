@@ -7,6 +7,7 @@ use crate::event_loop::{EventLoop, WAKER};
 use crate::links::Links;
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
+use crate::passed::Purpose;
 use crate::passes::Passes;
 use crate::pool::Pools;
 use crate::shared::Shared;
@@ -23,6 +24,7 @@ use silica_commands::{
 };
 use silica_net::datagrams::join_segments;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -226,7 +228,10 @@ impl Server {
         service.start();
         let shared = Arc::new(Shared { service, loops, pools, commits, tls, config });
         let directory = shared.config.directory.clone();
-        let start_admin = |address| Admin::start(&shared.service, address, directory);
+        let start_admin = |address| {
+            let passed = shared.config.passed.tcp(Purpose::Admin, address);
+            Admin::start(&shared.service, address, passed, directory)
+        };
         let admin = shared.config.admin.map(start_admin).transpose()?;
         let mut server = Server::without_threads(shared, admin);
         let (frames, directed) = (sockets.into_iter().flatten(), directed.into_iter().flatten());
@@ -344,9 +349,10 @@ impl Server {
         self.admin.as_ref().and_then(Admin::address)
     }
 
-    /// The unix socket that is listened on.
-    pub fn unix_path(&self) -> Option<&std::path::Path> {
-        self.shared.config.unix.as_deref()
+    /// The unix sockets that are listened on.
+    pub fn unix_paths(&self) -> Vec<PathBuf> {
+        let config = &self.shared.config;
+        config.unix.iter().cloned().chain(config.passed.unix_paths()).collect()
     }
 
     /// What its commands share, for whoever follows a primary.

@@ -83,6 +83,27 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
+    /// Listens on a TCP socket that somebody else listens on, too.
+    pub(crate) fn passed_tcp(socket: &std::net::TcpListener) -> Result<ListeningSocket> {
+        let own = socket.try_clone().and_then(|own| {
+            own.set_nonblocking(true)?;
+            Ok(ListeningSocket::Tcp(TcpListener::from_std(own)))
+        });
+        own.map_err(|error| Error::io("listen on a socket that was passed", error))
+    }
+
+    /// Listens on a unix socket that somebody else listens on, too, and leaves its file.
+    pub(crate) fn passed_unix(
+        socket: &std::os::unix::net::UnixListener,
+    ) -> io::Result<ListeningSocket> {
+        let own = socket.try_clone()?;
+        own.set_nonblocking(true)?;
+        let address = own.local_addr()?;
+        let path = address.as_pathname().unwrap_or(Path::new("passed"));
+        let file = SocketFile { path: Arc::from(path), is_own: false };
+        Ok(ListeningSocket::Unix(UnixListener::from_std(own), file))
+    }
+
     /// The next connection: its socket, its other end, and its own.
     pub(crate) fn accept(&self) -> io::Result<(Socket, Address, Address)> {
         match self {
@@ -94,7 +115,7 @@ impl ListeningSocket {
             ListeningSocket::Unix(listener, file) => {
                 let (socket, _) = listener.accept()?;
                 // The other end has no name.
-                let address = Address::Unix(Arc::clone(&file.0));
+                let address = Address::Unix(Arc::clone(&file.path));
                 Ok((Socket::Unix(socket), address.clone(), address))
             }
         }
@@ -134,14 +155,19 @@ source!(
     ListeningSocket::Unix(socket, _) => socket
 );
 
-/// The file of a unix socket, removed when it is no longer listened on.
+/// The file of a unix socket; the server's own is removed when it is no longer listened on.
 #[derive(Debug)]
-pub(crate) struct SocketFile(Arc<Path>);
+pub(crate) struct SocketFile {
+    path: Arc<Path>,
+    is_own: bool,
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Where it is gone already there is nothing to remove.
-        let _ = std::fs::remove_file(&self.0);
+        if self.is_own {
+            // Where it is gone already there is nothing to remove.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -182,7 +208,7 @@ pub(crate) fn bind_unix(path: &PathBuf) -> Result<ListeningSocket> {
         },
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    let file = SocketFile(Arc::from(path.as_path()));
+    let file = SocketFile { path: Arc::from(path.as_path()), is_own: true };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
     Ok(ListeningSocket::Unix(listener, file))

@@ -25,6 +25,7 @@ mod memory;
 mod memory_growth;
 mod migrate;
 mod options_file;
+mod passed;
 mod programs;
 mod prompt;
 mod queues;

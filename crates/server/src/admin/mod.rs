@@ -16,7 +16,7 @@ use self::series::Snapshot;
 use silica::engine::{Error, ErrorKind, Result};
 use silica_commands::Service;
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,11 +36,12 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Listens on `address`, which must be a loopback one: there is no password. Stores are in
-    /// `directory`, if they are on a disk.
+    /// Listens on `address`, which must be a loopback one: there is no password; or on the socket
+    /// there that was passed. Stores are in `directory`, if they are on a disk.
     pub(crate) fn start(
         service: &Arc<Service>,
         address: SocketAddr,
+        passed: Option<&TcpListener>,
         directory: Option<PathBuf>,
     ) -> Result<Admin> {
         if !address.ip().is_loopback() {
@@ -50,7 +51,11 @@ impl Admin {
             );
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let http = tiny_http::Server::http(address).map_err(|e| {
+        let http = match passed {
+            Some(socket) => of_passed(socket),
+            None => tiny_http::Server::http(address),
+        };
+        let http = http.map_err(|e| {
             Error::new(
                 ErrorKind::Io,
                 format!("listen on {address} for the admin port: {e}; choose another port"),
@@ -72,6 +77,16 @@ impl Admin {
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.http.server_addr().to_ip()
     }
+}
+
+/// Answers on a socket that somebody else listens on, too.
+fn of_passed(
+    socket: &TcpListener,
+) -> std::result::Result<tiny_http::Server, Box<dyn std::error::Error + Send + Sync>> {
+    let own = socket.try_clone()?;
+    // The thread that accepts waits in the call.
+    own.set_nonblocking(false)?;
+    tiny_http::Server::from_listener(own, None)
 }
 
 impl Drop for Admin {
