@@ -28,6 +28,8 @@ const GO: [&str; 3] = [
     "github.com/redis/go-redis/v9@v9.23.0",
     "github.com/redis/rueidis@v1.0.79",
 ];
+/// Apart from the others, as it is made of libmemcached: where that cannot be, the others can.
+const PYLIBMC: &str = "pylibmc==1.6.3";
 const JAVA: &str = "io.lettuce:lettuce-core:7.2.3.RELEASE";
 
 /// Fails unless docs/compatibility.md has each of these with the release that is tried.
@@ -68,6 +70,26 @@ pub(crate) fn go_get(place: &Path, wanted: &[&str]) -> Result<(), String> {
     run(Command::new("go").current_dir(place).arg("get").args(wanted)).map(drop)
 }
 
+/// Java's libraries in `place`, with those that they need, below `lib`.
+pub(crate) fn maven(place: &Path, wanted: &[&str]) -> Result<(), String> {
+    let dependency = |wanted: &&str| {
+        let [group, artifact, version] = parts_of(wanted);
+        format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version></dependency>"
+        )
+    };
+    let project = format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>example</groupId>\
+         <artifactId>example</artifactId><version>1</version><dependencies>{}</dependencies>\
+         </project>",
+        wanted.iter().map(dependency).collect::<String>()
+    );
+    std::fs::write(place.join("pom.xml"), project).map_err(|e| e.to_string())?;
+    let copy = ["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"];
+    run(Command::new("mvn").current_dir(place).args(copy)).map(drop)
+}
+
 /// Builds a program of Go in `place`.
 pub(crate) fn go_build(place: &Path, name: &str) -> PathBuf {
     std::fs::copy(source(name), place.join("main.go")).expect("copied");
@@ -79,7 +101,7 @@ pub(crate) fn go_build(place: &Path, name: &str) -> PathBuf {
 
 #[test]
 fn the_page_lists_what_is_tested() {
-    must_be_listed(PYTHON.iter().chain(&NODE).chain(&GO).chain([&JAVA]));
+    must_be_listed(PYTHON.iter().chain(&NODE).chain(&GO).chain([&JAVA, &PYLIBMC]));
 }
 
 #[test]
@@ -89,6 +111,16 @@ fn programs_in_python() {
     on_both("programs-py", |server| {
         let program = source("programs/programs.py");
         must_be_content(Command::new(&python).arg(program).arg(server.port.to_string()));
+    });
+}
+
+#[test]
+fn pylibmc() {
+    let Some(place) = fetched("pylibmc.py", |place| pip(place, &[PYLIBMC])) else { return };
+    on_both("programs-pylibmc", |server| {
+        let mut python = Command::new(place.join("venv/bin/python"));
+        python.arg(source("programs/pylibmc_job.py")).arg(server.port.to_string());
+        must_be_content(&mut python);
     });
 }
 
@@ -114,19 +146,7 @@ fn programs_in_go() {
 
 #[test]
 fn programs_in_java() {
-    let place = fetched("Programs.java", |place| {
-        let [group, artifact, version] = parts_of(JAVA);
-        let project = format!(
-            "<project><modelVersion>4.0.0</modelVersion><groupId>example</groupId>\
-             <artifactId>example</artifactId><version>1</version><dependencies><dependency>\
-             <groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
-             <version>{version}</version></dependency></dependencies></project>"
-        );
-        std::fs::write(place.join("pom.xml"), project).map_err(|e| e.to_string())?;
-        let copy = ["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"];
-        run(Command::new("mvn").current_dir(place).args(copy)).map(drop)
-    });
-    let Some(place) = place else { return };
+    let Some(place) = fetched("Programs.java", |place| maven(place, &[JAVA])) else { return };
     on_both("programs-java", |server| {
         let mut java = Command::new("java");
         java.current_dir(&place).args(["-Xmx128m", "-cp", "lib/*"]);

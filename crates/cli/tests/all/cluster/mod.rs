@@ -1,6 +1,7 @@
 //! Clusters of real processes, made and changed by redis-cli, by CLUSTERX SETNODES and by hand,
 //! while redis-py's cluster client writes; and nutcracker before caches.
 
+pub(crate) mod clients;
 mod replicas;
 mod wrong;
 

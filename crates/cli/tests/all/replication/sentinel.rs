@@ -311,6 +311,26 @@ impl Group {
     }
 }
 
+/// go-redis and Jedis find the new primary by themselves, and write there.
+#[test]
+fn clients_of_sentinel_go_on_at_the_new_primary() {
+    let programs = crate::cluster::clients::Programs::built();
+    if !has_sentinel() || !has_redis() {
+        return;
+    }
+    let dir = scratch("replication-sentinel-clients");
+    let mut group = Group::start(&dir);
+    let (_, port) = group.sentinels.0[0];
+    let mut running = programs.start(&["go", "sentinel"], &dir, port, &[NAME]);
+    running.wait_until("");
+    let old = group.sentinels.primary();
+    let nth = group.of_port(old);
+    group.nodes[nth].suffer(Fault::Killed);
+    group.promoted(old, 0);
+    running.wait_until(".again");
+    running.end();
+}
+
 #[test]
 fn sentinel_replaces_a_primary_that_dies_hangs_or_is_cut_off() {
     if !has_sentinel() || !has_redis() {
