@@ -51,6 +51,8 @@ cargo xtask TASK
   soak --minutes N  the same; the tests of each crate get an equal share of the time
   replicas [sync|lag|cost|failover]… [--binary FILE] [--rounds N] [--entries N] [--requests N]
                 replicas beside redis-server, as tables
+  dashboard [--binary FILE] [--seconds N]
+                bytes and times of the dashboard's answers, and what it costs a server
   soak-server --seconds N [--durable] [--out DIR] [--binary FILE]
                 a server under mixed load: memory, descriptors, latency as soak.csv and soak.svg";
 
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
             Err(_) => report(Err(format!("{minutes} is no number of minutes"))),
         },
         ["replicas", ref rest @ ..] => report(replicas::run(&root, rest)),
+        ["dashboard", ref rest @ ..] => report(dashboard(&root, rest)),
         ["soak-server", "--seconds", seconds, ref rest @ ..] => {
             report(soak::server(&root, seconds, rest))
         }
@@ -96,6 +99,21 @@ fn tests(root: &Path, size: &str) -> bool {
     let mut steps = step::Steps::new(root);
     ci::tests(&mut steps, size, Duration::from_secs(3600 * if size == "soak" { 48 } else { 1 }));
     steps.close()
+}
+
+/// What the dashboard weighs and costs, of the optimised program or another one.
+fn dashboard(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let (mut binary, mut seconds) = (serving::binary(&step::target(root), "release"), 20);
+    for pair in arguments.chunks(2) {
+        match pair {
+            ["--binary", file] => binary = file.into(),
+            ["--seconds", number] => {
+                seconds = number.parse().map_err(|_| format!("{number} is no number"))?;
+            }
+            _ => return Err(USAGE.into()),
+        }
+    }
+    serving::dashboard::run(&binary, seconds)
 }
 
 /// The workspace's root directory.

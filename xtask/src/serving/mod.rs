@@ -5,6 +5,7 @@
 //! ends the server must have given back its descriptors, and its memory must have stayed within
 //! the one number, plus a tenth.
 
+pub mod dashboard;
 mod draw;
 mod load;
 

@@ -25,3 +25,21 @@ pub(super) static PAGE: LazyLock<String> = LazyLock::new(|| {
     let script = SCRIPTS.join("\n");
     HTML.replace("/* STYLE */", STYLE).replace("/* SCRIPT */", &script)
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a page may weigh so that it is there within 100 ms on a slow line, too.
+    const BYTES_MAX: usize = 64 << 10;
+
+    #[test]
+    fn the_page_is_small_and_needs_nothing_else() {
+        assert!(PAGE.len() <= BYTES_MAX, "{} bytes", PAGE.len());
+        let outside = ["src=", "url(", "@import", "href=\"http", "import("];
+        for word in outside {
+            assert!(!PAGE.contains(word), "the page loads something: {word}");
+        }
+        assert!(!PAGE.contains("/* STYLE */") && !PAGE.contains("/* SCRIPT */"));
+    }
+}
