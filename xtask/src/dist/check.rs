@@ -32,10 +32,10 @@ pub fn deb(deb: Option<&Path>, bare: &Path) -> Result<(), String> {
         run(&mut dpkg)
     };
     dpkg(&["--install".as_ref(), deb.as_ref()])?;
-    let unit = bare.join("usr/lib/systemd/system/silica.service");
-    for path in [&unit, &bare.join("usr/share/man/man1/silica.1.gz")] {
-        is_there(path)?;
+    for name in ["silica.service", "silica.socket"] {
+        is_there(&bare.join("usr/lib/systemd/system").join(name))?;
     }
+    is_there(&bare.join("usr/share/man/man1/silica.1.gz"))?;
     first_success(bare, "/usr/bin/silica")?;
     within(bare, &["/usr/bin/silica", "config", "check", "/etc/silica/silica.toml"])?;
     dpkg(&["--purge".as_ref(), "silica".as_ref()])?;
@@ -60,7 +60,7 @@ fn first_success(bare: &Path, program: &str) -> Result<(), String> {
 }
 
 /// A program of the tests needs the libraries of this machine; what is handed out needs none.
-fn borrow_libraries(bare: &Path, program: &str) -> Result<(), String> {
+pub fn borrow_libraries(bare: &Path, program: &str) -> Result<(), String> {
     let program = bare.join(program.trim_start_matches('/'));
     let Ok(needed) = run(Command::new("ldd").arg(program)) else { return Ok(()) };
     let paths = needed.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
@@ -78,7 +78,7 @@ fn within(bare: &Path, words: &[&str]) -> Result<String, String> {
 }
 
 /// As root, or as what looks like it.
-fn as_root(program: &str) -> Command {
+pub fn as_root(program: &str) -> Command {
     let id = Command::new("id").arg("-u").output();
     if id.is_ok_and(|output| output.stdout.trim_ascii() == b"0") {
         return Command::new(program);

@@ -5,6 +5,7 @@
 //! any Linux of its architecture.
 
 mod check;
+mod container;
 mod package;
 mod parts;
 
@@ -17,7 +18,15 @@ use std::process::Command;
 
 /// Everything inside; and random bytes by the system call, which a program without shared libraries
 /// would otherwise not find, and read a device instead that a bare root does not have.
-const FLAGS: &str = r#"-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom""#;
+///
+/// Relocations in the packed form: each is 24 bytes without it, a megabyte in all.
+const FLAGS: &str = concat!(
+    "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs ",
+    r#"--cfg getrandom_backend="linux_getrandom""#
+);
+
+/// What the program may weigh: it is fetched over lines that are not always fast.
+const BYTES_MAX: u64 = 20_000_000;
 
 /// The release of the program that lists what a build consists of.
 const CYCLONEDX: &str = "cargo-cyclonedx@0.5.7";
@@ -53,14 +62,17 @@ pub fn make(root: &Path) -> Result<PathBuf, String> {
     let program = program(root)?;
     let stage = Stage::new(root, &program, &target(root).join("xtask/dist"))?;
     let (archive, deb) = (stage.archive(&out)?, stage.deb(&out)?);
-    let bare = target(root).join("xtask/bare");
-    check::archive(&archive, &bare)?;
-    check::deb(deb.as_deref(), &bare)?;
+    checked(root, &stage, &archive, deb.as_deref())?;
     let wheel = crate::bindings::python(root, &program)?;
     parts::copied(&wheel, &out.join(wheel.file_name().unwrap_or(OsStr::new("silica.whl"))))?;
     bill_of_materials(root, &out)?;
     checksums(&out)?;
-    Ok(out)
+    let bytes = std::fs::metadata(&program).map_err(|e| parts::failed(&program, e))?.len();
+    println!("{}: {bytes} bytes", program.display());
+    match bytes <= BYTES_MAX {
+        true => Ok(out),
+        false => Err(format!("the program has {bytes} bytes, and should have {BYTES_MAX} at most")),
+    }
 }
 
 /// Packs the program that the tests were built with, and installs it on nothing.
@@ -69,9 +81,16 @@ pub fn of_tests(root: &Path) -> Result<(), String> {
     let (program, out) = (target.join("debug/silica"), target.join("xtask/packages"));
     parts::emptied(&out)?;
     let stage = Stage::new(root, &program, &target.join("xtask/dist"))?;
-    let bare = target.join("xtask/bare");
-    check::archive(&stage.archive(&out)?, &bare)?;
-    check::deb(stage.deb(&out)?.as_deref(), &bare)
+    checked(root, &stage, &stage.archive(&out)?, stage.deb(&out)?.as_deref())
+}
+
+/// Installs the packages, and runs the container, in directories that have nothing else.
+fn checked(root: &Path, stage: &Stage, archive: &Path, deb: Option<&Path>) -> Result<(), String> {
+    let bare = target(root).join("xtask/bare");
+    check::archive(archive, &bare)?;
+    check::deb(deb, &bare)?;
+    let (dockerfile, context) = stage.container();
+    container::check(&dockerfile, context, &bare)
 }
 
 /// The crates that the program consists of, with versions and licences (CycloneDX).

@@ -48,6 +48,11 @@ impl Stage {
         parts::copied(&self.root.join(name), to)
     }
 
+    /// The Dockerfile, and the directory with what it copies.
+    pub fn container(&self) -> (PathBuf, &Path) {
+        (self.root.join("contrib/docker/Dockerfile"), &self.directory)
+    }
+
     /// Packs the archive into `out`.
     pub fn archive(&self, out: &Path) -> Result<PathBuf, String> {
         let name = format!("silica-{}-{}-linux", self.version, std::env::consts::ARCH);
@@ -64,7 +69,8 @@ impl Stage {
         for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             self.of_root(name, &directory.join(name))?;
         }
-        let contrib = ["silica.toml", "systemd/silica.service", "docker/Dockerfile"];
+        let contrib =
+            ["silica.toml", "systemd/silica.service", "systemd/silica.socket", "docker/Dockerfile"];
         for name in contrib {
             let name = format!("contrib/{name}");
             self.of_root(&name, &directory.join(&name))?;
@@ -94,8 +100,10 @@ impl Stage {
             parts::copied(&self.part("completions").join(name), &tree.join(place))?;
         }
         self.of_root("contrib/silica.toml", &tree.join("etc/silica/silica.toml"))?;
-        let unit = "usr/lib/systemd/system/silica.service";
-        self.of_root("contrib/systemd/silica.service", &tree.join(unit))?;
+        for name in ["silica.service", "silica.socket"] {
+            let to = tree.join("usr/lib/systemd/system").join(name);
+            self.of_root(&format!("contrib/systemd/{name}"), &to)?;
+        }
         let doc = tree.join("usr/share/doc/silica");
         self.of_root("README.md", &doc.join("README.md"))?;
         self.of_root("LICENSE-MIT", &doc.join("copyright"))?;
