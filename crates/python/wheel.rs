@@ -14,6 +14,8 @@ struct Parts<'a> {
     maturin: &'a Path,
     /// The command line that the wheel brings along.
     program: &'a Path,
+    /// SQLite's library on Silica's storage, for `silica.sqlite`.
+    sqlite: &'a Path,
     /// Cargo's profile.
     profile: &'a str,
     /// Where builds go.
@@ -60,6 +62,7 @@ fn wheel(parts: &Parts<'_>) -> Result<PathBuf, String> {
         }
     }
     stripped(parts.program, &scripts.join("silica"))?;
+    stripped(parts.sqlite, &package.join("libsqlite3.so.0"))?;
     let project = parts.own.join("pyproject.toml");
     let text = std::fs::read_to_string(&project).map_err(|e| failed(&project, e))?;
     let manifest = parts.own.join("Cargo.toml");

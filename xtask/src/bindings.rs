@@ -22,6 +22,7 @@ mod wheel {
             own: &root.join("crates/python"),
             maturin: &python.with_file_name("maturin"),
             program,
+            sqlite: &crate::sqlite::run(root)?,
             profile: "release",
             target,
             out: &out,

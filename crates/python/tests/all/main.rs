@@ -2,6 +2,22 @@
 
 include!("../../wheel.rs");
 
+mod sqlite {
+    include!("../../../sqlite3/link.rs");
+
+    /// Links the shared library in `out` of the newest static one in `deps`, if there is one.
+    pub(super) fn linked(deps: &Path, map: &Path, out: &Path) -> Option<PathBuf> {
+        let files = std::fs::read_dir(deps).expect("a directory").filter_map(|file| file.ok());
+        let is_archive = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("libsqlite3") && name.ends_with(".a")
+        };
+        let archives = files.map(|file| file.path()).filter(is_archive);
+        let newest = archives.max_by_key(|path| path.metadata().and_then(|m| m.modified()).ok())?;
+        Some(link(&newest, map, out).expect("linked"))
+    }
+}
+
 /// The checker of types that the stubs are checked with.
 const MYPY: &str = "mypy==2.4.1";
 
@@ -30,6 +46,18 @@ fn program() -> PathBuf {
     program
 }
 
+/// SQLite's library of this build.
+fn sqlite_library() -> PathBuf {
+    let (deps, out) = (built().join("deps"), built().join("python/sqlite"));
+    let map = own().join("../sqlite3/libsqlite3.map");
+    sqlite::linked(&deps, &map, &out).unwrap_or_else(|| {
+        // A build of the workspace has made it.
+        let args = ["build", "--quiet", "--package", "sqlite3"];
+        run(Command::new("cargo").args(args).current_dir(own())).expect("the library builds");
+        sqlite::linked(&built(), &map, &out).expect("cargo builds the static library")
+    })
+}
+
 /// A Python with the wheel in it; `None`, and a printed reason, if it cannot be made here.
 fn installed() -> Option<PathBuf> {
     let built = built();
@@ -41,6 +69,7 @@ fn installed() -> Option<PathBuf> {
         own: own(),
         maturin: &python.with_file_name("maturin"),
         program: &program(),
+        sqlite: &sqlite_library(),
         profile: "dev",
         target: built.parent().expect("a target directory"),
         out: &out,
@@ -57,7 +86,14 @@ fn installed() -> Option<PathBuf> {
 fn the_tests_in_python_pass() {
     let Some(python) = installed() else { return };
     let tests = own().join("tests/python");
-    let modules = ["test_mapping", "test_store", "test_aio", "test_dbm_cpython", "test_refused"];
+    let modules = [
+        "test_mapping",
+        "test_store",
+        "test_aio",
+        "test_dbm_cpython",
+        "test_refused",
+        "test_sqlite",
+    ];
     let mut command = Command::new(&python);
     // Files that the tests make go where they do not matter.
     let directory = built().join("python/run");

@@ -107,6 +107,16 @@ class Mapping(StoreTest):
     def test_durability_is_a_word(self) -> None:
         self.store.put("a", "1", durability="synced")
         self.store.delete("a", durability="buffered")
+        self.store.put_many({"b": "1", "c": "2"}, durability="synced")
+        with self.store.batch(durability="synced") as batch:
+            batch["d"] = "3"
+            del batch["b"]
+        transaction = self.store.transaction()
+        transaction["e"] = "4"
+        transaction.commit(durability="synced")
+        self.assertEqual(dict(self.store), {b"c": b"2", b"d": b"3", b"e": b"4"})
+        self.assertRaises(ValueError, self.store.put_many, {}, durability="maybe")
+        self.assertRaises(ValueError, self.store.batch, durability="maybe")
         self.assertRaises(ValueError, self.store.put, "a", "1", durability="maybe")
 
     def test_hashed_keyspaces(self) -> None:
