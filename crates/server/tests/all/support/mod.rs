@@ -376,8 +376,8 @@ pub(crate) fn start() -> Server {
     start_with(config(), Probe::new(false)).0
 }
 
-/// Reads what there is. A thread that has had a ring of the kernel's is woken by it from a read with
-/// a time limit, and then reads again.
+/// Reads what there is. A thread that has had a ring of the kernel's is woken by it from a read
+/// with a time limit, and then reads again.
 pub(crate) fn read_some(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
     loop {
         match from.read(into) {
