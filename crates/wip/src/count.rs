@@ -11,8 +11,8 @@ use silica_device::Device;
 use silica_engine::{Count, EntryIter, Intent, IterateOptions, KeyRange};
 use std::sync::Arc;
 
-/// Entries of memtables that are looked for in the tables below, at most of each bucket.
-const SAMPLES_MAX: usize = 64;
+/// Entries of each memtable that are looked for in the tables below, about.
+const SAMPLES: usize = 64;
 
 /// Stores of fewer entries are counted exactly even when that was not asked for.
 const COUNT_ALWAYS_ENTRIES: u64 = 100_000;
@@ -59,7 +59,7 @@ fn known<D: Device>(contents: &Contents<D>) -> Known {
         let frozen = stores.frozen.iter().map(|frozen| &frozen.memtable);
         for directory in frozen.chain([&stores.active]) {
             all.young += directory.len() as u64;
-            sample(contents, version, &directory.positions(), &mut all);
+            sample(contents, version, &directory.some_positions(SAMPLES), &mut all);
         }
     });
     all
@@ -74,8 +74,7 @@ fn sample<D: Device>(
 ) {
     let segments = contents.log.segments();
     let entries = LogEntries(&segments);
-    let step = positions.len().div_ceil(SAMPLES_MAX).max(1);
-    for position in positions.iter().step_by(step) {
+    for position in positions {
         let frame = entries.entry(*position);
         let hash = contents.seed.low(frame.key);
         let mut parts = version.runs.iter().flatten().filter(|part| part.has(frame.key));

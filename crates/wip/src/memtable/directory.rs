@@ -222,6 +222,16 @@ impl Directory {
         positions
     }
 
+    /// About `most` positions, of keys with no order among them; all if there are no more. Costs by
+    /// `most`, not by how many there are.
+    pub fn some_positions(&self, most: usize) -> Vec<u64> {
+        // Keys are spread over lines by their hashes, so any lines will do.
+        let step = self.len().div_ceil(most.max(1)).max(1);
+        let slots = self.lines.iter().step_by(step).flatten();
+        let positions = slots.map(|slot| slot.load(Acquire) & POSITION_MASK);
+        positions.filter(|position| *position != 0).collect()
+    }
+
     /// These positions in twice as many lines, or more where they need them; `None` where more
     /// lines do not help, since a key has too many versions. `hash` is that of keys.
     pub fn grown(&self, hash: impl Fn(&[u8]) -> u64, entries: &impl Entries) -> Option<Directory> {

@@ -134,6 +134,15 @@ impl Memtable {
         }
     }
 
+    /// About `most` positions, in no order; all if there are no more. Costs by `most`, not by how
+    /// many there are.
+    pub fn some_positions(&self, most: usize) -> Vec<u64> {
+        match self {
+            Memtable::Hash(directory) => directory.some_positions(most),
+            Memtable::List(list) => list.some_positions(most),
+        }
+    }
+
     /// All positions, in the order of a range.
     pub fn in_order(&self, entries: &impl Entries) -> Vec<u64> {
         match self {

@@ -181,6 +181,19 @@ impl SkipList {
         nodes.map(|node| self.position(node)).collect()
     }
 
+    /// About `most` positions, spread over the order; all if there are no more. Costs by `most`,
+    /// not by how many there are.
+    pub fn some_positions(&self, most: usize) -> Vec<u64> {
+        // The highest level that has as many nodes as are wanted.
+        let times = (self.len() / most.max(1)).max(1);
+        let level = (times.ilog2() as usize / 2).min(LEVELS - 1);
+        let step = (times >> (2 * level)).max(1);
+        let on_level = |node: u32| (node != NONE).then_some(node);
+        let first = on_level(self.next(NONE, level));
+        let nodes = std::iter::successors(first, |node| on_level(self.next(*node, level)));
+        nodes.step_by(step).map(|node| self.position(Node(node))).collect()
+    }
+
     /// This list with twice as much room; `None` where that is more than links tell apart. Only for
     /// the one who inserts.
     pub fn grown(&self) -> Option<SkipList> {

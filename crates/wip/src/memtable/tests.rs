@@ -2,7 +2,7 @@ use super::*;
 use silica_base::{HashSeed, Prng, test_size};
 use silica_parts::frame::Frame;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries one after the other, as in the log.
 #[derive(Default)]
@@ -228,7 +228,15 @@ fn memtables_of_both_kinds_grow_and_become_lists() {
                 memtable = Memtable::list_of(&memtable.in_order(&written), &written);
             }
         }
-        assert_eq!(memtable.in_order(&written), model.values().copied().collect::<Vec<_>>());
+        let all: Vec<u64> = model.values().copied().collect();
+        assert_eq!(memtable.in_order(&written), all);
+        for most in [1, 64, 5000] {
+            let some = memtable.some_positions(most);
+            let distinct: BTreeSet<u64> = some.iter().copied().collect();
+            assert!(distinct.len() == some.len() && distinct.iter().all(|at| all.contains(at)));
+            let is_about = some.len() >= most / 4 && some.len() <= 8 * most + 8;
+            assert!(if most > all.len() { some.len() == all.len() } else { is_about });
+        }
         for _ in 0..500 {
             let key = key(&mut prng);
             let before = [u64::MAX, prng.below(40_000)][prng.below(2) as usize];
