@@ -29,6 +29,8 @@ impl Redis {
         let child = Command::new("redis-server")
             .args(["--port", &port.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--dir", &directory.to_string_lossy(), "--dbfilename", &file])
+            // Ten times a second, as by default, is how often it looks whether a wait is over.
+            .args(["--hz", "500"])
             .args(args)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
