@@ -2,9 +2,9 @@
 
 use crate::acl::User;
 use crate::budget::{Claim, SMALL_BYTES, resident_bytes};
-use crate::clients::Owner;
 use crate::lane::Lane;
 use crate::memcached::{self, Marks};
+use crate::push::Owner;
 use crate::resp::scripts::ScriptCall;
 use crate::resp::sql::SqlCall;
 use crate::table::Run;

@@ -6,26 +6,9 @@
 pub(crate) mod times;
 
 use crate::stats::Stats;
-use crate::table::{COMMANDS, Command, find};
 use silica_base::Striped;
 use std::fmt::Write;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Every command and subcommand; the commands first, in the table's order.
-pub(crate) static ALL: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
-    let subs = COMMANDS.iter().flat_map(|command| command.subs);
-    COMMANDS.iter().chain(subs).collect()
-});
-
-/// The place of the command called `name`.
-pub(crate) fn place(name: &str) -> Option<usize> {
-    let first = COMMANDS.as_ptr().addr();
-    match find(name.as_bytes()) {
-        Some(found) => Some((std::ptr::from_ref(found).addr() - first) / size_of::<Command>()),
-        None => ALL.iter().position(|command| command.name == name),
-    }
-}
 
 #[derive(Debug, Default)]
 struct Count {
@@ -34,12 +17,22 @@ struct Count {
     failed: AtomicU64,
 }
 
+/// The commands whose calls are counted, as the table of commands has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandList {
+    /// Every command and subcommand.
+    pub(crate) names: &'static [&'static str],
+    /// The place of a name among them.
+    pub(crate) place_of: fn(&str) -> Option<usize>,
+}
+
 /// Commands whose places need no search, and whose calls threads count on lines of their own.
 const USUAL: [&str; 2] = ["get", "set"];
 
 /// Calls of every command since the server's start, or since CONFIG RESETSTAT.
 #[derive(Debug)]
 pub(crate) struct Calls {
+    list: CommandList,
     counts: Box<[Count]>,
     /// The places of the usual commands.
     usual: [usize; USUAL.len()],
@@ -48,18 +41,17 @@ pub(crate) struct Calls {
     usual_zero: [AtomicU64; USUAL.len()],
 }
 
-impl Default for Calls {
-    fn default() -> Self {
-        let counts = ALL.iter().map(|_| Count::default()).collect();
-        let usual = USUAL.map(|name| place(name).expect("the usual commands are in the table"));
-        let (usual_calls, usual_zero) = Default::default();
-        Calls { counts, usual, usual_calls, usual_zero }
-    }
-}
-
 impl Calls {
+    /// No calls of the commands of `list`.
+    pub(crate) fn new(list: CommandList) -> Self {
+        let counts = list.names.iter().map(|_| Count::default()).collect();
+        let place = |name| (list.place_of)(name).expect("the usual commands are in the table");
+        let (usual_calls, usual_zero) = Default::default();
+        Calls { list, counts, usual: USUAL.map(place), usual_calls, usual_zero }
+    }
+
     fn add(&self, name: &str, which: fn(&Count) -> &AtomicU64, n: u64) {
-        if let Some(place) = place(name) {
+        if let Some(place) = (self.list.place_of)(name) {
             which(&self.counts[place]).fetch_add(n, Relaxed);
         }
     }
@@ -84,13 +76,13 @@ impl Calls {
     }
 
     /// A request of this command was refused before it ran.
-    pub(crate) fn reject(&self, command: &Command) {
-        self.add(command.name, |count| &count.rejected, 1);
+    pub(crate) fn reject(&self, command: &str) {
+        self.add(command, |count| &count.rejected, 1);
     }
 
     /// One was answered with an error.
-    pub(crate) fn fail(&self, command: &Command) {
-        self.add(command.name, |count| &count.failed, 1);
+    pub(crate) fn fail(&self, command: &str) {
+        self.add(command, |count| &count.failed, 1);
     }
 
     pub(crate) fn reset(&self) {
@@ -106,7 +98,7 @@ impl Calls {
     pub(crate) fn write(&self, stats: &Stats, out: &mut String) {
         let requests = stats.get("burst_requests");
         let each = stats.get("burst_nanoseconds") as f64 / 1000.0 / requests.max(1) as f64;
-        for (place, (command, count)) in ALL.iter().zip(&self.counts).enumerate() {
+        for (place, (name, count)) in self.list.names.iter().zip(&self.counts).enumerate() {
             let [rejected, failed] =
                 [&count.rejected, &count.failed].map(|counter| counter.load(Relaxed));
             let calls = self.calls(place);
@@ -115,9 +107,8 @@ impl Calls {
                 let usec_per_call = if calls > 0 { each } else { 0.0 };
                 write!(
                     out,
-                    "cmdstat_{}:calls={calls},usec={usec},usec_per_call={usec_per_call:.2},\
-                     rejected_calls={rejected},failed_calls={failed}\r\n",
-                    command.name
+                    "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={usec_per_call:.2},\
+                     rejected_calls={rejected},failed_calls={failed}\r\n"
                 )
                 .expect("a string takes every write");
             }
@@ -165,18 +156,11 @@ impl Drop for Tally<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_command_has_a_place_of_its_own() {
-        for (index, command) in ALL.iter().enumerate() {
-            assert_eq!(place(command.name), Some(index), "{}", command.name);
-        }
-        assert_eq!(place("none"), None);
-    }
+    use crate::table::{COMMANDS, LIST, place};
 
     #[test]
     fn more_commands_than_are_tallied_are_counted_all_the_same() {
-        let calls = Calls::default();
+        let calls = Calls::new(*LIST);
         let mut tally = Tally::new(&calls);
         for _ in 0..3 {
             COMMANDS.iter().for_each(|command| tally.count(command.name));

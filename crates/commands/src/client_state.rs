@@ -1,7 +1,9 @@
 //! A connection as its requests are planned: what it has sent, its parsers and its session.
 
+use crate::address::Address;
 use crate::budget::resident_bytes;
 use crate::clients::Client;
+use crate::service::Service;
 use crate::session::Session;
 use silica_proto::memcached::{self, Protocol};
 use silica_proto::{Parser, Rest};
@@ -37,10 +39,24 @@ pub struct ClientState {
     pub closing: bool,
 }
 
+impl Service {
+    /// Registers a new connection: its event loop and its place there, its two ends, and what it
+    /// speaks if that is known.
+    pub fn add_client(
+        &self,
+        place: (usize, usize),
+        ends: (Address, Address),
+        protocol: Option<Protocol>,
+    ) -> ClientState {
+        let client = self.clients.add(place, ends, self.unix_ms(), &self.budget);
+        ClientState::new(client, protocol, self.acl.lets_in())
+    }
+}
+
 impl ClientState {
     /// The state of a connection that has sent nothing. It speaks `protocol` if that is known
     /// before; `let_in` if it needs no password.
-    pub(crate) fn new(client: Arc<Client>, protocol: Option<Protocol>, let_in: bool) -> Self {
+    fn new(client: Arc<Client>, protocol: Option<Protocol>, let_in: bool) -> Self {
         ClientState {
             client,
             session: Session::new(let_in),

@@ -1,14 +1,14 @@
 //! All connections of all loops, as CLIENT LIST shows them.
 
-use crate::acl::{DEFAULT, User};
 use crate::address::Address;
 use crate::budget::{Budget, Share};
-use crate::replication::{Feed, Phase};
-use crate::topics::{Kind, Subscriptions};
-use crate::tracking::{Mode, Tracker};
+use crate::push::{Kind, Owner, Subscriptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The user that a connection is before it has said another.
+pub(crate) const DEFAULT_USER: &str = "default";
 
 /// What a client says about itself, and what it did last.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +17,19 @@ pub(crate) struct Names {
     pub(crate) lib_name: Vec<u8>,
     pub(crate) lib_version: Vec<u8>,
     pub(crate) last_command: &'static str,
-    /// Who it is, as far as its requests have told.
-    pub(crate) user: Option<Arc<User>>,
+    /// Its user, as far as its requests have told.
+    pub(crate) user: Option<Arc<str>>,
+}
+
+/// What CLIENT LIST shows of a connection that wants to know which keys were written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tracked {
+    /// The connection that is told instead.
+    pub(crate) redirect: Option<u64>,
+    /// That connection is gone.
+    pub(crate) is_broken: bool,
+    /// It is told of keys with its prefixes, whoever has read them.
+    pub(crate) broadcasts: bool,
 }
 
 /// What everybody may know of one connection.
@@ -49,8 +60,8 @@ pub struct Client {
     pub(crate) no_touch: AtomicBool,
     /// It is shown the requests of all clients.
     pub(crate) monitors: AtomicBool,
-    /// What it is fed with, if it is a replica.
-    pub(crate) feed: OnceLock<Arc<Feed>>,
+    /// It is a replica that is fed, or about to be.
+    pub(crate) is_fed: AtomicBool,
     /// One of its requests waits until there is something for it.
     pub waits: AtomicBool,
     names: Mutex<Names>,
@@ -65,6 +76,11 @@ impl Client {
     /// The channels that it listens to. Locked after the register of channels.
     pub(crate) fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection as its event loop finds it.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { slot: self.slot, client: self.id }
     }
 
     /// All memory held for it.
@@ -84,24 +100,24 @@ impl Client {
 
     /// True if it is a replica that is fed, or about to be.
     pub fn is_replica(&self) -> bool {
-        self.feed.get().is_some_and(|feed| feed.phase() != Phase::Greeting)
+        self.is_fed.load(Relaxed)
     }
 
     /// The user that it is, as far as its last request told.
     pub(crate) fn user_name(&self) -> String {
-        self.names().user.as_ref().map_or(DEFAULT, |user| &user.name).into()
+        self.names().user.as_deref().unwrap_or(DEFAULT_USER).into()
     }
 
     /// Its flags, as CLIENT LIST shows them.
-    fn flags(&self, tracker: Option<&Tracker>, listens: bool) -> String {
+    fn flags(&self, tracked: Option<Tracked>, listens: bool) -> String {
         let flags = [
             ('S', self.is_replica()),
             ('O', self.monitors.load(Relaxed)),
             ('P', listens),
             ('b', self.waits.load(Relaxed)),
-            ('t', tracker.is_some()),
-            ('R', tracker.is_some_and(|tracker| tracker.broken)),
-            ('B', tracker.is_some_and(|tracker| tracker.wish.mode == Mode::Broadcast)),
+            ('t', tracked.is_some()),
+            ('R', tracked.is_some_and(|tracked| tracked.is_broken)),
+            ('B', tracked.is_some_and(|tracked| tracked.broadcasts)),
             ('U', matches!(self.peer, Address::Unix(_))),
             ('e', self.no_evict.load(Relaxed)),
             ('T', self.no_touch.load(Relaxed)),
@@ -111,8 +127,8 @@ impl Client {
     }
 
     /// One line of CLIENT LIST, without line end.
-    pub(crate) fn line(&self, tracker: Option<&Tracker>, now_ms: u64) -> String {
-        let redirect = tracker.map_or(-1, |tracker| tracker.redirect().unwrap_or(0) as i64);
+    pub(crate) fn line(&self, tracked: Option<Tracked>, now_ms: u64) -> String {
+        let redirect = tracked.map_or(-1, |tracked| tracked.redirect.unwrap_or(0) as i64);
         let names = self.names().clone();
         let count = |kind| self.subscriptions().of(kind).len();
         let (channels, patterns) = (count(Kind::Channel), count(Kind::Pattern));
@@ -130,7 +146,7 @@ impl Client {
             text(&names.name),
             seconds(self.born_ms),
             seconds(self.active_ms.load(Relaxed)),
-            self.flags(tracker, channels + patterns > 0),
+            self.flags(tracked, channels + patterns > 0),
             self.db.load(Relaxed),
             channels,
             patterns,
@@ -138,21 +154,12 @@ impl Client {
             self.output_bytes.load(Relaxed),
             self.all_bytes(),
             if names.last_command.is_empty() { "NULL" } else { names.last_command },
-            names.user.as_ref().map_or(DEFAULT, |user| &user.name),
+            names.user.as_deref().unwrap_or(DEFAULT_USER),
             self.resp.load(Relaxed),
             text(&names.lib_name),
             text(&names.lib_version),
         )
     }
-}
-
-/// A connection as its event loop finds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// Its place among the loop's connections.
-    pub slot: usize,
-    /// Its number, which is never used twice.
-    pub client: u64,
 }
 
 /// The register of connections.
@@ -199,7 +206,7 @@ impl Clients {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             monitors: AtomicBool::new(false),
-            feed: OnceLock::new(),
+            is_fed: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             names: Mutex::default(),
             subscriptions: Mutex::default(),

@@ -11,6 +11,7 @@ mod alone;
 mod at_hand;
 mod changes;
 mod commit;
+mod held;
 mod journal;
 mod noting;
 mod one_by_one;
@@ -24,8 +25,8 @@ mod timer;
 mod types;
 
 use self::alone::Collector;
-pub use self::changes::Change;
 use self::changes::{Answers, change, change_by_owners};
+pub use self::changes::{Change, OwnedUpdates};
 pub use self::commit::{Uncommitted, commit};
 use self::journal::Journal;
 use self::noting::Expiries;
@@ -601,7 +602,7 @@ impl Executor {
         };
         let told = self.told().filter(|_| wave.kind == WaveKind::Burst);
         let held = hold(&told, changes.iter().map(|change| change.key));
-        let owners = self.service.databases.owners.as_deref();
+        let owners = self.service.owners.as_deref();
         let place = self.service.databases.place_of(wave.db);
         let by_owners =
             owners.and_then(|o| change_by_owners(o, (place, wave), &changes, &burst_limits));
@@ -677,7 +678,7 @@ fn count_failed(service: &Service, input: &Input, output: &mut Output) {
         let args = input.args(&input.requests[failed]);
         let is_ours = args.memcached().is_none() && args.len() > 0;
         let command = if is_ours { find_called(args) } else { None };
-        command.into_iter().for_each(|command| service.calls.fail(command));
+        command.into_iter().for_each(|command| service.calls.fail(command.name));
     }
 }
 

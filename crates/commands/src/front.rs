@@ -1,11 +1,10 @@
 //! What commands ask of the threads that serve connections.
 
-use crate::clients::Owner;
-use crate::cluster::Wire;
-use crate::topics::{Delivery, Published};
+use crate::push::{Delivery, Owner, Published};
 use crate::waiters::Waited;
 use silica_proto::datagram::PASS_BYTES;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,4 +69,19 @@ pub trait Front: Send + Sync {
 
     /// What lets a sender of datagrams in after change `acl_version` of users.
     fn datagram_pass(&self, acl_version: u64) -> [u8; PASS_BYTES];
+}
+
+/// A connection to another server. Calls wait as long as its timeout says.
+pub trait Wire: Read + Write + Send {
+    /// The address of this end.
+    fn local_ip(&self) -> Option<IpAddr>;
+
+    /// Calls that take longer from now on fail.
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// Reads that take longer from now on fail, and may be tried again.
+    fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()>;
+
+    /// True if the other side has neither closed nor sent what was not read. It does not wait.
+    fn is_quiet(&mut self) -> bool;
 }

@@ -1,9 +1,7 @@
-//! Threads that own the partitions of databases, as far as commands need them.
+//! Threads that own the partitions of databases, as far as databases need them.
 
-use crate::exec::Change;
-use crate::table::{BurstLimits, Judged};
 use crate::watch::PlaceWatchers;
-use silica::engine::{Engine, Sharded};
+use silica::engine::Engine;
 use std::sync::Arc;
 
 /// Threads each of which alone changes some partitions of each database.
@@ -16,16 +14,6 @@ pub trait Owners: Send + Sync {
         engine: Arc<dyn Engine>,
         watchers: &Arc<PlaceWatchers>,
     ) -> Arc<dyn Engine>;
-
-    /// Makes `changes` in the database in place `place`, each by the owner of its key; the answers,
-    /// and what was done. Does nothing and returns `None` if the calling thread is no owner.
-    fn update(
-        &self,
-        place: usize,
-        sharded: &dyn Sharded,
-        changes: &[Change<'_>],
-        burst_limits: &BurstLimits,
-    ) -> Option<Vec<Judged>>;
 
     /// Does what others ask of the calling thread, if it is an owner; false if that was nothing.
     fn serve(&self) -> bool;

@@ -1,7 +1,5 @@
 //! CLIENT PAUSE: requests that wait until a time, or until CLIENT UNPAUSE.
 
-use crate::burst::{Input, Request};
-use crate::tracking::removes_everything;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -78,15 +76,9 @@ impl Pause {
         }
     }
 
-    /// True where some of `requests` have to wait.
-    pub fn holds(&self, input: &Input, requests: &[Request], now_ms: u64) -> bool {
-        let waits = |request: &Request| {
-            !request.run.is_ready()
-                && ((self.all.load(Relaxed) && self.until_ms.load(Relaxed) > now_ms)
-                    || request.run.changes()
-                    || removes_everything(input, request))
-        };
-        self.left_ms(now_ms) > 0 && requests.iter().any(waits)
+    /// True if requests that change nothing wait, too.
+    pub(crate) fn is_of_all(&self, now_ms: u64) -> bool {
+        self.all.load(Relaxed) && self.until_ms.load(Relaxed) > now_ms
     }
 }
 

@@ -5,6 +5,7 @@
 //! in its order: a command that acts on more than keys and its own connection's state (SUBSCRIBE,
 //! CONFIG SET, ACL SETUSER, INFO, …) is planned when all before it are answered, and alone.
 
+pub(crate) mod memcached;
 mod ready;
 mod refusals;
 mod refused;
@@ -19,7 +20,6 @@ use crate::calls::Tally;
 use crate::client_state::ClientState;
 use crate::clients::Client;
 use crate::errors;
-use crate::memcached;
 use crate::resp::monitors;
 use crate::resp::scripts::ScriptCall;
 use crate::resp::session::selected;
@@ -39,7 +39,7 @@ const REQUESTS_MAX: usize = 4096;
 /// Requests that are planned at once when memory is short.
 const REQUESTS_FEW: usize = 256;
 /// Bytes of ready replies after which planning pauses.
-pub(crate) const READY_BYTES_MAX: usize = 64 << 10;
+const READY_BYTES_MAX: usize = 64 << 10;
 /// Arguments after which a request runs apart from other clients' requests (eight times as many
 /// where it only writes, which is cheaper).
 const KEYS_LONG: usize = 256;
@@ -88,7 +88,7 @@ fn plan_next(service: &Service, state: &mut ClientState, input: &mut Input) {
 }
 
 /// Requests of a connection that are planned at once.
-pub(crate) fn requests_max(service: &Service) -> usize {
+fn requests_max(service: &Service) -> usize {
     if service.budget.is_tight() { REQUESTS_FEW } else { REQUESTS_MAX }
 }
 
@@ -288,7 +288,7 @@ fn refuse(service: &Service, state: &mut ClientState, input: &mut Input, text: &
 }
 
 /// Moves the first `planned` bytes of the connection into `input`.
-pub(crate) fn hand_over(state: &mut ClientState, input: &mut Input, planned: usize) {
+fn hand_over(state: &mut ClientState, input: &mut Input, planned: usize) {
     if input.requests.iter().all(|request| request.run.is_ready()) {
         // Nothing refers to the bytes any more.
         state.input.drain(..planned);
@@ -302,7 +302,7 @@ pub(crate) fn hand_over(state: &mut ClientState, input: &mut Input, planned: usi
 }
 
 /// Tells the register what this client is doing.
-pub(crate) fn record_activity(state: &ClientState, last: Option<&'static str>, now_ms: u64) {
+fn record_activity(state: &ClientState, last: Option<&'static str>, now_ms: u64) {
     let client = &state.client;
     client.active_ms.store(now_ms, Relaxed);
     client.db.store(state.session.db, Relaxed);
@@ -311,9 +311,9 @@ pub(crate) fn record_activity(state: &ClientState, last: Option<&'static str>, n
         let mut names = client.names();
         names.last_command = name;
         if let Some(user) = &state.session.user
-            && names.user.as_ref().is_none_or(|known| !Arc::ptr_eq(known, user))
+            && names.user.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &user.name))
         {
-            names.user = Some(Arc::clone(user));
+            names.user = Some(Arc::clone(&user.name));
         }
     }
 }
@@ -384,7 +384,7 @@ impl Planner<'_> {
             }
             Ok(command) => self.plan(command, first, args),
             Err(text) => {
-                find_called(args).into_iter().for_each(|c| self.service.calls.reject(c));
+                find_called(args).into_iter().for_each(|c| self.service.calls.reject(c.name));
                 if let Some(queue) = &mut self.session.queue {
                     queue.refused = true;
                 }
@@ -708,7 +708,7 @@ impl Planner<'_> {
             };
             answer(&mut cx, args);
             if self.input.ready.get(start) == Some(&ERROR) {
-                self.service.calls.fail(command);
+                self.service.calls.fail(command.name);
                 self.service.count_error(errors::word(&self.input.ready[start..]));
             }
             *self.is_listening = None;
@@ -783,7 +783,7 @@ impl Input {
 }
 
 /// True where a request is so large that it would hold up those that share its burst.
-pub(crate) fn is_heavy(run: &Run, args: usize, bytes: impl FnOnce() -> usize) -> bool {
+fn is_heavy(run: &Run, args: usize, bytes: impl FnOnce() -> usize) -> bool {
     let many = if matches!(run, Run::Write(_)) { 8 * KEYS_LONG } else { KEYS_LONG };
     args > many || (run.changes() && bytes() > BYTES_LONG)
 }

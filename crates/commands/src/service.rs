@@ -1,14 +1,11 @@
 //! What all commands share: databases, users, counters, and what is kept for clients.
 
 use crate::acl::{Acl, Refusal};
-use crate::address::Address;
 use crate::agreement::Agreement;
 use crate::budget::Budget;
 use crate::burst::Burst;
 use crate::calls::Calls;
 use crate::calls::times::Times;
-use crate::client_state::ClientState;
-use crate::clients::Owner;
 use crate::clients::{Client, Clients};
 use crate::cluster::encryption::Encryption;
 use crate::cluster::{Cluster, KeptLinks};
@@ -16,10 +13,12 @@ use crate::cursors::Cursors;
 use crate::database_set::DatabaseSet;
 use crate::element_cursors::ElementCursors;
 use crate::errors::Errors;
+use crate::exec::OwnedUpdates;
 use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
+use crate::push::Kind;
 use crate::rates::Rates;
 use crate::replication::Replication;
 use crate::resp::config::{self, SettingsFile};
@@ -31,13 +30,13 @@ use crate::resp::types::reclaim::{self, DeadPages};
 use crate::slowlog::{Latency, SlowLog};
 use crate::stage_sums::StageSums;
 use crate::stats::Stats;
-use crate::topics::{Kind, Topics};
+use crate::table;
+use crate::topics::Topics;
 use crate::tracking::Tracking;
 use crate::waiters::{Waited, Waiters};
 use crate::watch::Watches;
 use silica::engine::{Durability, Error, ErrorKind, Result, WriteBatch};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
-use silica_proto::memcached::Protocol;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -167,6 +166,8 @@ pub struct Service {
     pub replication: Replication,
     /// The threads that serve connections.
     pub(crate) front: Arc<dyn Front>,
+    /// The threads that own partitions and change keys of theirs, if any do.
+    pub(crate) owners: Option<Arc<dyn OwnedUpdates>>,
     clock: SystemClock,
     random: Mutex<Prng>,
     stopping: AtomicBool,
@@ -195,8 +196,8 @@ impl Service {
             clients: Clients::default(),
             acl,
             stats: Stats::default(),
-            calls: Calls::default(),
-            times: Times::default(),
+            calls: Calls::new(*table::LIST),
+            times: Times::new(*table::LIST),
             errors: Errors::default(),
             rates: Rates::default(),
             run_id: new_run_id(&mut random),
@@ -236,8 +237,16 @@ impl Service {
             stopping: AtomicBool::new(false),
             keeps_nothing: AtomicBool::new(false),
             front,
+            owners: None,
             options,
         }
+    }
+
+    /// Has single keys changed by the threads that own their partitions: those that the databases
+    /// were made with.
+    #[must_use]
+    pub fn with_owners(self, owners: Option<Arc<dyn OwnedUpdates>>) -> Self {
+        Service { owners, ..self }
     }
 
     /// Begins to talk to other servers, if it is to.
@@ -267,7 +276,18 @@ impl Service {
         if let Some(cluster) = self.cluster.as_ref().filter(|_| kind == Kind::Channel) {
             cluster.broadcast(channel, payload);
         }
-        self.topics.publish(self, kind, channel, payload)
+        self.publish_here(kind, channel, payload)
+    }
+
+    /// Sends a message to all who listen on this node; to how many, or why there is no memory for
+    /// it.
+    pub(crate) fn publish_here(
+        &self,
+        kind: Kind,
+        channel: &[u8],
+        payload: &[u8],
+    ) -> std::result::Result<usize, String> {
+        self.topics.publish(&*self.front, &self.budget, kind, channel, payload)
     }
 
     /// Bytes of values and replies that a thread collects without a claim, `most` at most.
@@ -320,7 +340,7 @@ impl Service {
     /// Notes that something was refused to `client`, where it is known.
     pub(crate) fn note_refusal(&self, refusal: Refusal, client: Option<&Client>) {
         let now_ms = self.unix_ms();
-        let line = client.map(|client| client.line(self.tracking.of(client.id).as_ref(), now_ms));
+        let line = client.map(|client| client.line(self.tracking.shown(client.id), now_ms));
         self.acl.log.add(refusal, line.unwrap_or_default(), now_ms, &self.budget);
     }
 
@@ -400,26 +420,15 @@ impl Service {
         Ok(())
     }
 
-    /// Registers a new connection: its event loop and its place there, its two ends, and what it
-    /// speaks if that is known.
-    pub fn add_client(
-        &self,
-        place: (usize, usize),
-        ends: (Address, Address),
-        protocol: Option<Protocol>,
-    ) -> ClientState {
-        let client = self.clients.add(place, ends, self.unix_ms(), &self.budget);
-        ClientState::new(client, protocol, self.acl.lets_in())
-    }
-
     /// Forgets a connection that is gone, and what was kept for it.
     pub fn remove_client(&self, client: &Client) {
         self.topics.remove_all(client);
-        self.replication.forget(client, self.monotonic_ms());
         self.tracking.remove(client.id);
         self.wake_all(self.waiters.end(client.id));
         self.monitors.remove(client);
         self.clients.remove(client.id);
+        // Behind its removal: a feed that is asked for later is not made.
+        self.replication.forget(client, self.monotonic_ms());
         self.budget.end_leaving(client.leaving_bytes.swap(0, Ordering::Relaxed));
     }
 
@@ -433,7 +442,7 @@ impl Service {
     pub fn send_away(&self, client: &Client, bytes: usize) {
         client.leaving_bytes.store(bytes, Ordering::Relaxed);
         self.budget.begin_leaving(bytes);
-        self.front.close(client.loop_index, Owner { slot: client.slot, client: client.id });
+        self.front.close(client.loop_index, client.owner());
     }
 
     /// Lets the requests that `clients` wait with run anew.
@@ -444,7 +453,7 @@ impl Service {
     /// Lets the request that `client` waits with run anew.
     pub(crate) fn wake(&self, client: u64, waited: Waited) {
         if let Some(client) = self.clients.get(client) {
-            let owner = Owner { slot: client.slot, client: client.id };
+            let owner = client.owner();
             self.front.wake(client.loop_index, owner, waited);
         }
     }

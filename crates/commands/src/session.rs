@@ -1,6 +1,7 @@
 //! What a connection has chosen.
 
-use crate::acl::{Acl, DEFAULT, User};
+use crate::acl::{Acl, User};
+use crate::clients::DEFAULT_USER;
 use crate::resp::sql::SqlHandle;
 use crate::tracking::Mode;
 use crate::transaction::Queue;
@@ -67,7 +68,7 @@ impl Session {
     pub fn user(&mut self, acl: &Acl) -> Option<&User> {
         let version = acl.version();
         if self.acl_version != version {
-            let name = self.user.as_ref().map_or(DEFAULT, |user| &user.name);
+            let name = self.user.as_ref().map_or(DEFAULT_USER, |user| &user.name);
             let user = acl.get(name);
             self.quit |= user.is_none();
             (self.user, self.acl_version) = (user, version);

@@ -16,6 +16,9 @@ use silica_types::{is_inner, is_marked};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+pub(crate) use places::LIST;
+#[cfg(test)]
+pub(crate) use places::place;
 pub(crate) use traits::{Trait, Traits};
 
 /// What a read needs of the values it asks for.
@@ -764,6 +767,7 @@ const FIRST_OF_MANY: (i32, i32, i32) = (1, -2, 1);
 const NUMBERED: (i32, i32, i32) = (0, 0, 0);
 
 mod list;
+mod places;
 mod subcommands;
 mod traits;
 mod types;

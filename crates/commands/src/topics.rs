@@ -5,12 +5,12 @@
 //! replies of its connections, or keeps it until the requests under way are answered.
 
 use crate::budget::{Budget, Claim, Share};
-use crate::clients::Client;
-use crate::clients::Owner;
+use crate::clients::{Client, Clients};
+use crate::front::Front;
 use crate::glob::Pattern;
-use crate::service::Service;
-use silica_proto::{Reply, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::push::{DELIVERY_BYTES, Delivery, Kind, Owner, Published, Push};
+use silica_proto::Reply;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Channels and patterns that one connection listens to at most.
@@ -18,60 +18,8 @@ const TOPICS_MAX: usize = 10_000;
 
 /// Bytes of a compiled pattern for each of the pattern.
 const COMPILED: usize = 14;
-/// Memory of a message for one listener beside its channel and payload.
-const DELIVERY_BYTES: usize = 128;
-
 /// Memory of a channel's or pattern's entries beside its names: nodes of their own.
 const TOPIC_BYTES: usize = 1024;
-
-/// What a connection listens to.
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
-    channels: BTreeSet<Vec<u8>>,
-    patterns: BTreeSet<Vec<u8>>,
-    shards: BTreeSet<Vec<u8>>,
-}
-
-impl Subscriptions {
-    pub(crate) fn of(&self, kind: Kind) -> &BTreeSet<Vec<u8>> {
-        match kind {
-            Kind::Channel => &self.channels,
-            Kind::Pattern => &self.patterns,
-            Kind::Shard => &self.shards,
-        }
-    }
-
-    fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Vec<u8>> {
-        match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
-            Kind::Shard => &mut self.shards,
-        }
-    }
-
-    /// Everything that it listens to.
-    pub(crate) fn count(&self) -> usize {
-        self.channels.len() + self.patterns.len() + self.shards.len()
-    }
-
-    /// What clients are told that they listen to: channels and patterns together, sharded channels
-    /// apart.
-    pub(crate) fn shown(&self, kind: Kind) -> usize {
-        match kind {
-            Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
-            Kind::Shard => self.shards.len(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Channel,
-    /// Channels by a glob pattern.
-    Pattern,
-    /// A channel that in a cluster is its slot's: it has a name space of its own, and no patterns.
-    Shard,
-}
 
 /// Memory of a name: the client's copy and the register's, and their places; of a pattern also what
 /// it was compiled to, where each class of characters takes 32 bytes.
@@ -118,107 +66,6 @@ impl Inner {
     }
 }
 
-/// What a connection is told without having asked.
-#[derive(Debug)]
-pub struct Published(pub(crate) Push);
-
-/// What a [`Published`] says.
-#[derive(Debug)]
-pub(crate) enum Push {
-    /// A message on a channel.
-    Message { kind: Kind, channel: Vec<u8>, payload: Vec<u8>, share: Share },
-    /// These keys were written; all are gone where there are none. `redirected` to a connection
-    /// that listens to channels.
-    Written { keys: Option<Vec<Vec<u8>>>, redirected: bool, _share: Share },
-    /// The connection that was told instead is gone.
-    Broken(u64),
-    /// A channel of a slot that another node serves now: nobody listens to it here any more. So
-    /// many sharded channels are left to the listener.
-    Left { channel: Vec<u8>, left: usize },
-    /// A request, to whoever monitors.
-    Line { line: Box<str>, _share: Share },
-}
-
-/// The channel of such keys.
-const WRITTEN_CHANNEL: &[u8] = b"__redis__:invalidate";
-
-impl Published {
-    /// A listener has its copy, which its connection counts from here on.
-    pub fn note_delivery(&self) {
-        if let Push::Message { channel, payload, share, .. } = &self.0 {
-            share.shrink(channel.len() + payload.len() + DELIVERY_BYTES);
-        }
-    }
-
-    /// Appends the message as its listener gets it, who was found by `pattern` and speaks
-    /// `version`.
-    pub fn write(&self, pattern: Option<&[u8]>, version: Version, out: &mut Vec<u8>) {
-        let mut reply = Reply::new(out, version);
-        let is_new = version == Version::Resp3;
-        match &self.0 {
-            Push::Message { kind, channel, payload, .. } => {
-                message(*kind, pattern, &mut reply);
-                reply.bulk(channel);
-                reply.bulk(payload);
-            }
-            // In the old dialect only listeners to channels understand what they did not ask for.
-            Push::Written { redirected, .. } if !is_new && !redirected => {}
-            Push::Written { keys, .. } => {
-                if is_new {
-                    reply.push(2);
-                    reply.bulk(b"invalidate");
-                } else {
-                    message(Kind::Channel, None, &mut reply);
-                    reply.bulk(WRITTEN_CHANNEL);
-                }
-                match keys {
-                    None => reply.null(),
-                    Some(keys) => {
-                        reply.array(keys.len());
-                        keys.iter().for_each(|key| reply.bulk(key));
-                    }
-                }
-            }
-            Push::Line { line, .. } => reply.simple(line),
-            Push::Left { channel, left } => {
-                reply.push(3);
-                reply.bulk(b"sunsubscribe");
-                reply.bulk(channel);
-                reply.integer(*left as i64);
-            }
-            Push::Broken(_) if !is_new => {}
-            Push::Broken(id) => {
-                reply.push(2);
-                reply.bulk(b"tracking-redir-broken");
-                reply.integer(*id as i64);
-            }
-        }
-    }
-}
-
-/// The start of a message, before its channel.
-fn message(kind: Kind, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
-    match pattern {
-        None => {
-            reply.push(3);
-            reply.bulk(if kind == Kind::Shard { b"smessage" } else { b"message" });
-        }
-        Some(pattern) => {
-            reply.push(4);
-            reply.bulk(b"pmessage");
-            reply.bulk(pattern);
-        }
-    }
-}
-
-/// A message for one connection of a loop.
-pub struct Delivery {
-    /// The connection.
-    pub to: Owner,
-    /// The pattern that it was found by.
-    pub pattern: Option<Arc<[u8]>>,
-}
-
 /// The register of channels.
 #[derive(Debug, Default)]
 pub(crate) struct Topics(Mutex<Inner>);
@@ -242,7 +89,7 @@ impl Topics {
         if kind == Kind::Pattern && !inner.compiled.contains_key(topic) {
             inner.compiled.insert(topic.to_vec(), Pattern::new(topic));
         }
-        let owner = Owner { slot: client.slot, client: client.id };
+        let owner = client.owner();
         let listener = Listener { loop_index: client.loop_index, owner };
         inner.of_mut(kind).entry(topic.to_vec()).or_default().insert(client.id, listener);
         Ok(mine.shown(kind))
@@ -276,19 +123,24 @@ impl Topics {
 
     /// Ends all subscriptions to sharded channels for which `is_here` is not true, and tells those
     /// who had them.
-    pub(crate) fn keep_shards(&self, service: &Service, is_here: impl Fn(&[u8]) -> bool) {
+    pub(crate) fn keep_shards(
+        &self,
+        clients: &Clients,
+        front: &dyn Front,
+        is_here: impl Fn(&[u8]) -> bool,
+    ) {
         let listeners = |inner: &Inner| -> Vec<(Vec<u8>, Vec<u64>)> {
             let gone = inner.shards.iter().filter(|(channel, _)| !is_here(channel));
             gone.map(|(channel, all)| (channel.clone(), all.keys().copied().collect())).collect()
         };
         let gone = listeners(&self.lock());
-        for (channel, clients) in gone {
-            for client in clients.into_iter().filter_map(|client| service.clients.get(client)) {
+        for (channel, listeners) in gone {
+            for client in listeners.into_iter().filter_map(|client| clients.get(client)) {
                 let left = self.remove(&client, Kind::Shard, &channel);
-                let to = Owner { slot: client.slot, client: client.id };
+                let to = client.owner();
                 let published = Published(Push::Left { channel: channel.clone(), left });
                 let deliveries = vec![Delivery { to, pattern: None }];
-                service.front.publish(client.loop_index, Arc::new(published), deliveries);
+                front.publish(client.loop_index, Arc::new(published), deliveries);
             }
         }
     }
@@ -297,7 +149,8 @@ impl Topics {
     /// or why there is no memory for it.
     pub(crate) fn publish(
         &self,
-        service: &Service,
+        front: &dyn Front,
+        budget: &Arc<Budget>,
         kind: Kind,
         channel: &[u8],
         payload: &[u8],
@@ -322,7 +175,7 @@ impl Topics {
             return Ok(0);
         }
         let deliveries: usize = by_loop.values().map(Vec::len).sum();
-        let share = Share::new(&service.budget);
+        let share = Share::new(budget);
         // Each listener gets a copy, which its connection counts once it is there.
         share.grow((1 + deliveries) * (channel.len() + payload.len() + DELIVERY_BYTES))?;
         let (channel, payload) = (channel.to_vec(), payload.to_vec());
@@ -330,7 +183,7 @@ impl Topics {
         let mut count = 0;
         for (loop_index, deliveries) in by_loop {
             count += deliveries.len();
-            service.front.publish(loop_index, Arc::clone(&published), deliveries);
+            front.publish(loop_index, Arc::clone(&published), deliveries);
         }
         Ok(count)
     }

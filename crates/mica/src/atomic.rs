@@ -5,7 +5,8 @@
 use crate::chunks::Reading;
 use crate::item::{Copied, Form, Scratch};
 use crate::large::Held;
-use crate::mica::{Mica, at_most};
+use crate::limits::at_most;
+use crate::mica::Mica;
 use crate::partition::Probe;
 use crate::write::value_bytes;
 use silica_base::Result;

@@ -6,11 +6,11 @@
 
 use crate::item::{Copied, Form, Scratch};
 use crate::large::{Chunk, ChunkKey, Gone, Held, List};
-use crate::mica::{Mica, at_most, bits};
-use crate::partition::{Partition, Probe};
+use crate::limits::at_most;
+use crate::mica::Mica;
+use crate::partition::{Partition, Probe, bits, refused};
 use crate::policy::with_policy;
 use crate::protocol::Refusal;
-use crate::shard::refused;
 use crate::store::Shortage;
 use crate::write::value_bytes;
 use silica_base::{Error, ErrorKind, Result};

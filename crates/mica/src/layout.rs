@@ -3,7 +3,7 @@
 use crate::fits::SPACE_WORDS_MAX;
 use crate::index::{BUCKET_WORDS, SPARE_WORDS};
 use crate::item::{self, CHUNK_KEY_BYTES, words_of};
-use crate::mica::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::{Eviction, OPTIONS};
 use crate::partition::Partition;
 use crate::policy::AnyPolicy;

@@ -4,14 +4,6 @@ use crate::mica::Mica;
 use crate::partition::{Counts, Partition, Tally};
 use crate::store::Store;
 use silica_engine::MetricVisitor;
-use std::sync::atomic::AtomicU64;
-
-/// Gets and hits of bursts, but for those of owners.
-#[derive(Debug, Default)]
-pub(crate) struct Gets {
-    pub(crate) gets: AtomicU64,
-    pub(crate) hits: AtomicU64,
-}
 
 impl Mica {
     pub(crate) fn report_metrics(&self, visitor: &mut dyn MetricVisitor) {

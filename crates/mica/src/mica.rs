@@ -1,20 +1,17 @@
 //! The engine: partitions, and who may write them.
 
 use crate::family::Family;
-use crate::image::{self, Home};
 use crate::index::OFFSET_BITS;
 use crate::item::Copied;
 use crate::large::Held;
 use crate::layout::Layout;
-use crate::metrics::Gets;
+use crate::limits::{VALUE_BYTES_MAX, at_most, too_large};
 use crate::options::{Eviction, OPTIONS};
-use crate::partition::{Partition, Probe, Rules};
+use crate::partition::{Partition, Probe, Rules, bits, refused};
 use crate::policy::{AnyPolicy, Policy};
 use crate::protocol::Refusal;
-use crate::shard::refused;
 use crate::words::Frames;
 use silica_base::{Clock, Error, ErrorKind, HashSeed, Result, Striped};
-use silica_device::Device;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Descriptor, Durability, Engine, Environment, GetSink,
     Limits, MetricVisitor, OptionValues, Progress, Scan, Sharded, Stage, StageWatch, Stages,
@@ -23,10 +20,6 @@ use silica_engine::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Longest key.
-pub const KEY_BYTES_MAX: usize = (1 << 16) - 1;
-/// Longest value; less of a cache that is so small that it would be more than about half of it.
-pub const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Bytes of one batch.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a chain and what is looked at of its entries, roughly.
@@ -35,6 +28,27 @@ const CHAIN_BYTES: u64 = 512;
 const PAGES_AT_ONCE: usize = 16;
 /// Chains that are searched for expired entries while writers wait.
 const CHAINS_AT_ONCE: u64 = 256;
+
+/// Gets and hits of bursts, but for those of owners.
+#[derive(Debug, Default)]
+pub(crate) struct Gets {
+    pub(crate) gets: AtomicU64,
+    pub(crate) hits: AtomicU64,
+}
+
+/// Where an image is left.
+pub(crate) trait Home: Send + Sync {
+    /// Leaves the image of a keyspace whose partitions the caller has locked. False where it surely
+    /// does not have its name.
+    fn leave(
+        &self,
+        mica: &Mica,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<u64, (Error, bool)>;
+
+    /// Takes the name of an image that was left, durably, where there is one.
+    fn forget(&self) -> Result<()>;
+}
 
 /// A cache in memory, or a store; what it holds goes with the process.
 pub struct Mica {
@@ -67,36 +81,6 @@ impl Mica {
     /// An empty cache, or store.
     pub fn open(options: &OptionValues, environment: &Environment) -> Result<Self> {
         Self::open_with(options, environment, OFFSET_BITS, None)
-    }
-
-    /// An engine on a device. With the option `warm_restart` it takes back what [`Admin::close`]
-    /// has left there, and its own will leave what it holds.
-    ///
-    /// # Errors
-    /// Those of [`Mica::open`]; `Io` where an image cannot be taken away from the device; `Full`
-    /// where a store has too little memory for the image, which stays. An image that is damaged or
-    /// of another version is no error: the keyspace is empty, and the log says why.
-    pub fn open_on<D: Device>(
-        device: D,
-        options: &OptionValues,
-        environment: &Environment,
-    ) -> Result<Self> {
-        Self::open_on_with(device, options, environment, OFFSET_BITS, None)
-    }
-
-    pub(crate) fn open_on_with<D: Device>(
-        device: D,
-        options: &OptionValues,
-        environment: &Environment,
-        offset_bits: u32,
-        family: Option<Arc<Family>>,
-    ) -> Result<Self> {
-        let mut mica = Self::open_with(options, environment, offset_bits, family)?;
-        let is_warm = options.value(OPTIONS, "warm_restart") != 0;
-        image::take(&device, &mut mica, is_warm)?;
-        mica.descriptor.capabilities.kept_at_close = is_warm;
-        mica.home = is_warm.then(|| Arc::new(device) as Arc<dyn Home>);
-        Ok(mica)
     }
 
     /// An engine with offsets that begin anew earlier, and with several databases if `family` says
@@ -333,32 +317,12 @@ fn descriptor(layout: &Layout) -> Descriptor {
     }
 }
 
-#[inline]
-pub(crate) fn at_most(bytes: usize, max: usize, what: &str) -> Result<()> {
-    if bytes <= max { Ok(()) } else { Err(too_large(bytes, max, what)) }
-}
-
 #[cold]
 fn strange(partition: usize, number: usize) -> Error {
     let message = format!(
         "a key of partition {partition} came to the shard of partition {number}; ask shard_of"
     );
     Error::new(ErrorKind::Config, message)
-}
-
-#[cold]
-fn too_large(bytes: usize, max: usize, what: &str) -> Error {
-    let message = format!("a {what} of {bytes} bytes is over the cache's limit of {max}");
-    Error::new(ErrorKind::TooLarge, message)
-}
-
-/// Numbers of the bits that are set, from the lowest on.
-pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize);
-        mask &= mask.wrapping_sub(1);
-        lowest
-    })
 }
 
 /// Partitions that are the caller's to write until this is dropped.

@@ -11,7 +11,7 @@ use crate::protocol::{Lock, Refusal, begin_read, begin_write, end_read, end_writ
 use crate::store::Store;
 use crate::sync::Backoff;
 use crate::words::{Frames, Words};
-use silica_base::{Clock, Error, HashSeed, Result, prefetch_burst};
+use silica_base::{Clock, Error, ErrorKind, HashSeed, Result, prefetch_burst};
 use silica_device::numa::{Nodes, bring};
 use silica_engine::EntryRef;
 use std::sync::Arc;
@@ -736,4 +736,38 @@ impl Partition {
         }
         self.index.verify_spares().or_else(|detail| wrong(0, &detail))
     }
+}
+
+/// The error for a write to partition `number`, which was refused.
+#[cold]
+pub(crate) fn refused(number: usize, why: Refusal) -> Error {
+    match why {
+        Refusal::Owned => {
+            let message = format!(
+                "partition {number} belongs to a shard, which alone writes it; send the write to \
+                 its owner"
+            );
+            Error::new(ErrorKind::Locked, message)
+        }
+        Refusal::Poisoned => {
+            let message = format!(
+                "a write to partition {number} stopped half way; remove everything (clear, \
+                 FLUSHALL) to go on"
+            );
+            Error::new(ErrorKind::Poisoned, message)
+        }
+        Refusal::Closed => {
+            let message = "the keyspace in memory was closed; open it again to write";
+            Error::new(ErrorKind::Closed, message)
+        }
+    }
+}
+
+/// Numbers of the bits that are set, from the lowest on.
+pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        lowest
+    })
 }

@@ -6,8 +6,9 @@
 //! them, with plain stores, so that everybody else may read through the engine at any time.
 
 use crate::large::Held;
-use crate::mica::{Mica, at_most};
-use crate::partition::{Partition, Probe};
+use crate::limits::at_most;
+use crate::mica::Mica;
+use crate::partition::{Partition, Probe, refused};
 use crate::protocol::Refusal;
 use crate::write::value_bytes;
 use silica_base::{Error, ErrorKind, HashSeed, Result};
@@ -53,30 +54,6 @@ impl Sharded for Mica {
         };
         partition.own().map_err(|why| refused(number, why))?;
         Ok(Box::new(MicaShard { mica: self.share(), number }))
-    }
-}
-
-#[cold]
-pub(crate) fn refused(number: usize, why: Refusal) -> Error {
-    match why {
-        Refusal::Owned => {
-            let message = format!(
-                "partition {number} belongs to a shard, which alone writes it; send the write to \
-                 its owner"
-            );
-            Error::new(ErrorKind::Locked, message)
-        }
-        Refusal::Poisoned => {
-            let message = format!(
-                "a write to partition {number} stopped half way; remove everything (clear, \
-                 FLUSHALL) to go on"
-            );
-            Error::new(ErrorKind::Poisoned, message)
-        }
-        Refusal::Closed => {
-            let message = "the keyspace in memory was closed; open it again to write";
-            Error::new(ErrorKind::Closed, message)
-        }
     }
 }
 

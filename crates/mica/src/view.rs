@@ -3,7 +3,8 @@
 //! What stands before its keys in the cache: [`silica_parts::spaces`].
 
 use crate::family::{Family, Naming, PREFIX_BYTES};
-use crate::mica::{Mica, at_most};
+use crate::limits::at_most;
+use crate::mica::Mica;
 use silica_base::{HashSeed, Result};
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Expected,

@@ -19,8 +19,8 @@ use mio::{Poll, Waker};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica_base::{Clock, SystemClock};
 use silica_commands::{
-    Acl, Budget, Cluster, ClusterOptions, DatabaseSet, Databases, Front, Owners, Service,
-    ServiceOptions, settle_history,
+    Acl, Budget, Cluster, ClusterOptions, DatabaseSet, Databases, Front, OwnedUpdates, Owners,
+    Service, ServiceOptions, settle_history,
 };
 use silica_net::datagrams::join_segments;
 use std::net::{SocketAddr, UdpSocket};
@@ -196,8 +196,9 @@ impl Server {
         let budget = Budget::new(config.clients_bytes_max);
         let hub = (config.mode != Mode::Crcw)
             .then(|| Arc::new(Hub::new(config.mode, &wakers, config.databases, &budget)));
-        let owners = hub.clone().map(|hub| hub as Arc<dyn Owners>);
-        let databases = DatabaseSet::new(databases, config.databases, owners);
+        let owners = hub.clone().map(|hub| hub as Arc<dyn OwnedUpdates>);
+        let by_place = owners.clone().map(|owners| owners as Arc<dyn Owners>);
+        let databases = DatabaseSet::new(databases, config.databases, by_place);
         refuse_mode(&config, databases.engine(0)?)?;
         databases.open_listed();
         let now_ms = SystemClock::default().unix_ms();
@@ -222,7 +223,8 @@ impl Server {
         let (pools, commits) = (Pools::new(config.loops, config.io_workers), Commits::default());
         let nodes = loops.addresses.of_nodes(config.encrypts_cluster());
         let options = service_options(&config, &pools, nodes)?;
-        let service = Arc::new(Service::new(options, databases, acl, budget, front));
+        let service =
+            Arc::new(Service::new(options, databases, acl, budget, front).with_owners(owners));
         service.configure(&config.settings)?;
         settle_history(&service)?;
         service.start();

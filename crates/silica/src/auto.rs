@@ -12,7 +12,7 @@
 //! 2. While a store is open, and after a crash, the note says `open`: then the order is
 //!    taken to be used.
 
-use crate::catalog::{Catalog, Record};
+use crate::catalog::{CHOICE, Catalog, Record};
 use crate::{Keyspace, OpenOptions, Registry, Silica};
 use log::{info, warn};
 use silica_engine::{Error, ErrorKind, MetricsMap, OptionValues, Result};
@@ -26,8 +26,6 @@ use std::collections::BTreeMap;
 /// The name that stands for the best engine.
 pub const AUTO: &str = "auto";
 
-/// The name under which a record keeps its note, beside its options.
-pub(crate) const NOTE: &str = "auto";
 /// Notes: nobody used the order; somebody did; the store is open, or was when the process died.
 const FREE: &str = "free";
 const ORDERED: &str = "ordered";
@@ -60,7 +58,7 @@ impl Noted {
 
 /// The note of `record`, where it has one.
 fn note_of(record: &Record) -> Option<Noted> {
-    let note = record.options.iter().find(|(name, _)| name == NOTE);
+    let note = record.options.iter().find(|(name, _)| name == CHOICE);
     note.map(|(_, text)| Noted::parse(text))
 }
 
@@ -74,7 +72,7 @@ pub(crate) fn take_notes(catalog: &mut Catalog, all: bool) -> BTreeMap<String, N
         }
     }
     for name in notes.keys() {
-        catalog.set_option(name, NOTE, OPEN.to_string());
+        catalog.set_option(name, CHOICE, OPEN.to_string());
     }
     notes
 }
@@ -188,7 +186,7 @@ impl Silica {
         }
         let report = self.migrate(name, &wish.engine, &[], &mut |_| Ok(()))?;
         info!("keyspace '{name}' was moved to engine {}: {} entries", wish.engine, report.entries);
-        self.edit_catalog(|catalog| catalog.set_option(name, NOTE, OPEN.to_string()))
+        self.edit_catalog(|catalog| catalog.set_option(name, CHOICE, OPEN.to_string()))
     }
 }
 

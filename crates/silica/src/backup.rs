@@ -237,7 +237,7 @@ impl Silica {
                 report.empty += 1;
             }
             let mut record = self.record(&info.name)?;
-            record.options.retain(|(name, _)| name != crate::migrate::MIGRATION);
+            record.options.retain(|(name, _)| name != crate::catalog::MIGRATION);
             catalog.add(record);
         }
         tell(&report)?;

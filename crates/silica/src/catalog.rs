@@ -17,6 +17,11 @@ use silica_base::{Format, VARINT_BYTES_MAX, checksum, read_varint, write_varint}
 use silica_device::{Device, DeviceFile, Mode};
 use silica_engine::{Error, Result};
 
+/// Under which a record keeps its migration, beside its options.
+pub(crate) const MIGRATION: &str = "migration";
+/// Under which a record keeps what is noted of an engine that was chosen, beside its options.
+pub(crate) const CHOICE: &str = "auto";
+
 /// Name of the catalog in a store's directory; its presence makes a directory a store.
 pub(crate) const FILE: &str = "silica";
 /// What it is written under before it is renamed.
@@ -52,7 +57,7 @@ impl Record {
 
     /// The engine's options, without the notes of a migration and of a choice.
     pub(crate) fn engine_options(&self) -> impl Iterator<Item = &(String, String)> {
-        let notes = [crate::migrate::MIGRATION, crate::auto::NOTE];
+        let notes = [MIGRATION, CHOICE];
         self.options.iter().filter(move |(name, _)| !notes.contains(&name.as_str()))
     }
 }

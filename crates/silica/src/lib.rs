@@ -111,6 +111,7 @@ mod probe;
 #[cfg(doctest)]
 mod readme;
 mod record;
+mod recorder;
 mod registry;
 mod repair;
 mod scheduler;
@@ -137,7 +138,8 @@ pub use options::{
 };
 pub use ordered::{Bounds, Range, RangeIterator, Snapshot};
 pub use probe::{Names, ProbeOptions, SCRATCH_BLOCK_BYTES, Scratch, keep_probe, kept_probe, probe};
-pub use record::{RecordBuffer, RecordOptions, RecordReport, Recording};
+pub use record::{RecordBuffer, Recording};
+pub use recorder::{RecordOptions, RecordReport};
 pub use registry::{EngineSpec, Registry, metrics};
 pub use repair::{KeyspaceRepair, StoreRepair, repair};
 pub use silica_device::is_writable_directory as is_writable;

@@ -19,7 +19,7 @@ pub(crate) mod journal;
 mod sorted;
 mod switch;
 
-use crate::catalog::{Catalog, Record};
+use crate::catalog::{Catalog, MIGRATION, Record};
 use crate::{Keyspace, Silica};
 use copy::{Mover, Sum};
 use dual::{Dual, Phase};
@@ -77,8 +77,6 @@ fn may_forget<'a>(options: &[(&'a str, &'a str)]) -> Result<(bool, Vec<(&'a str,
     }
 }
 
-/// The name under which a record keeps its migration, beside its options.
-pub(crate) const MIGRATION: &str = "migration";
 /// What it ends with where writes to the keyspace are noted.
 const NOTED: &str = " noted";
 

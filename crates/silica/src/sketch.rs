@@ -8,7 +8,7 @@
 //! store that was just opened pays no more than one that runs for long. Nobody waits for a sketch:
 //! where another thread has it, what was to be added is dropped.
 
-use crate::record::Recorder;
+use crate::recorder::Recorder;
 use crate::sealed::Kind;
 use arc_swap::ArcSwapOption;
 use log::{info, warn};

@@ -371,7 +371,7 @@ impl Silica {
             return Ok(());
         }
         for (name, noted) in notes.iter() {
-            catalog.set_option(name, auto::NOTE, noted.text());
+            catalog.set_option(name, catalog::CHOICE, noted.text());
         }
         catalog.save(&self.device)
     }
@@ -446,7 +446,7 @@ impl Silica {
         info!("chose engine {}{without} for keyspace '{name}', with {all:?}", choice.engine);
         let keyspace = self.create_locked(state, name, choice.engine, &all)?;
         state.notes.insert(name.to_string(), Noted::default());
-        state.catalog.set_option(name, auto::NOTE, auto::OPEN.to_string());
+        state.catalog.set_option(name, catalog::CHOICE, auto::OPEN.to_string());
         state.catalog.save(&self.device)?;
         Ok(keyspace)
     }

@@ -12,10 +12,9 @@ const CYCLIC_MAX: &[(&str, usize)] = &[
     ("bench", 4),
     ("bench-compare", 6),
     ("cli", 8),
-    ("commands", 21),
-    ("mica", 10),
+    ("commands", 12),
+    ("mica", 5),
     ("proto", 2),
-    ("silica", 9),
     ("silt", 2),
     ("wip", 5),
 ];

@@ -3,8 +3,8 @@
 use super::User;
 use crate::burst::Args;
 use crate::glob;
+use crate::push::Kind;
 use crate::table::{Command, Trait};
-use crate::topics::Kind;
 
 /// What a user may not.
 #[derive(Debug, Clone, PartialEq, Eq)]

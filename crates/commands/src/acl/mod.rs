@@ -15,6 +15,7 @@ pub use user::User;
 use user::joined;
 
 use crate::budget::{Budget, Share};
+use crate::clients::DEFAULT_USER;
 use silica::engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,14 +40,11 @@ pub struct Acl {
     pub(crate) log: RefusalLog,
 }
 
-/// The name of the user who everybody is at first.
-pub(crate) const DEFAULT: &str = "default";
-
 impl Acl {
     /// The users of `file`, and who everybody is at first, with `password` if there is one.
     pub fn new(password: Option<&[u8]>, file: Option<&Path>) -> Result<Self> {
         let first = Arc::new(User::default_with(password));
-        let mut users = BTreeMap::from([(DEFAULT.to_string(), first)]);
+        let mut users = BTreeMap::from([(DEFAULT_USER.to_string(), first)]);
         if let Some(path) = file {
             users.extend(read(path).map_err(|text| Error::new(ErrorKind::Config, text))?);
         }
@@ -96,7 +94,7 @@ impl Acl {
 
     /// True where a new connection needs no password.
     pub fn lets_in(&self) -> bool {
-        self.get(DEFAULT).is_some_and(|user| user.lets_in())
+        self.get(DEFAULT_USER).is_some_and(|user| user.lets_in())
     }
 
     /// True where any password would be right for somebody.
@@ -156,8 +154,8 @@ impl Acl {
             )
         })?;
         self.change(|users| {
-            if let Some(first) = users.get(DEFAULT) {
-                new.entry(DEFAULT.into()).or_insert_with(|| Arc::clone(first));
+            if let Some(first) = users.get(DEFAULT_USER) {
+                new.entry(DEFAULT_USER.into()).or_insert_with(|| Arc::clone(first));
             }
             let gone = users.keys().filter(|name| !new.contains_key(*name)).cloned().collect();
             *users = new;

@@ -1,6 +1,7 @@
 //! A user: what it may do, and the words that say so.
 
 use crate::budget::Share;
+use crate::clients::DEFAULT_USER;
 use crate::glob::Pattern;
 use crate::table::{CATEGORIES, COMMANDS, Command};
 use crate::unsupported;
@@ -35,7 +36,7 @@ impl KeyPattern {
 /// A user. A new one may do nothing.
 #[derive(Debug, Clone, Default)]
 pub struct User {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) enabled: bool,
     /// Any password is right.
     pub(crate) no_password: bool,
@@ -129,7 +130,7 @@ impl User {
 
     /// The user who everybody is at first: may do everything, without a password or with this.
     pub(crate) fn default_with(password: Option<&[u8]>) -> Self {
-        let mut user = User::new("default");
+        let mut user = User::new(DEFAULT_USER);
         for word in ["on", "allkeys", "allchannels", "allcommands"] {
             user.apply(word.as_bytes()).expect("these words are known");
         }
@@ -379,7 +380,7 @@ impl User {
 
     /// The line of ACL LIST and of the file.
     pub(crate) fn line(&self) -> Vec<u8> {
-        let mut words: Vec<Vec<u8>> = vec![b"user".to_vec(), self.name.clone().into_bytes()];
+        let mut words: Vec<Vec<u8>> = vec![b"user".to_vec(), self.name.as_bytes().to_vec()];
         words.push(if self.enabled { b"on".to_vec() } else { b"off".to_vec() });
         if self.no_password {
             words.push(b"nopass".to_vec());

@@ -3,11 +3,7 @@
 //! Requests run in bursts and share their time: each call counts with its share of what its burst
 //! took, by the number of requests. Requests that no engine answers are not timed.
 
-use super::ALL;
-use crate::burst::{Burst, Input, Request};
-use crate::resp::read::GET;
-use crate::resp::update::SET;
-use crate::table::{Run, find_called};
+use super::CommandList;
 use silica_base::Striped;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +19,7 @@ type Counts = [AtomicU64; POWERS];
 /// Times of the calls of every command since the start, or since CONFIG RESETSTAT.
 #[derive(Debug)]
 pub(crate) struct Times {
+    list: CommandList,
     /// Calls are timed: `latency-tracking`.
     pub(crate) is_on: AtomicBool,
     /// Of GET and SET, which threads count on lines of their own.
@@ -33,15 +30,12 @@ pub(crate) struct Times {
     zero: Mutex<Vec<[u64; POWERS]>>,
 }
 
-impl Default for Times {
-    fn default() -> Self {
-        Times {
-            is_on: AtomicBool::new(true),
-            usual: Striped::default(),
-            all: ALL.iter().map(|_| Counts::default()).collect(),
-            zero: Mutex::new(vec![[0; POWERS]; ALL.len()]),
-        }
-    }
+/// The command that a request has called.
+pub(crate) enum Called {
+    /// One of those that are told apart without looking at their names.
+    Get,
+    Set,
+    Other(&'static str),
 }
 
 /// How long the calls of a command took.
@@ -52,39 +46,32 @@ pub(crate) struct CommandTimes {
     pub(crate) steps: Vec<(u64, u64)>,
 }
 
-/// What runs a request, among those that are told apart without looking at its name.
-fn usual_of(request: &Request) -> Option<usize> {
-    match request.run {
-        Run::Read(read) if std::ptr::eq(read, &GET) && request.head == 0 => Some(0),
-        Run::Write(write) if std::ptr::eq(write, &SET) && request.head == 0 => Some(1),
-        _ => None,
-    }
-}
-
-fn place_of(input: &Input, request: &Request) -> Option<usize> {
-    let args = input.args(request);
-    if request.head != 0 || args.len() == 0 {
-        return None;
-    }
-    super::place(find_called(args)?.name)
-}
-
 impl Times {
-    /// Counts the calls of `burst`, each of which took `nanos` nanoseconds.
-    pub(crate) fn count(&self, burst: &Burst, nanos: u64) {
-        if !self.is_on.load(Relaxed) {
-            return;
+    /// No calls of the commands of `list`.
+    pub(crate) fn new(list: CommandList) -> Self {
+        let count = list.names.len();
+        Times {
+            list,
+            is_on: AtomicBool::new(true),
+            usual: Striped::default(),
+            all: (0..count).map(|_| Counts::default()).collect(),
+            zero: Mutex::new(vec![[0; POWERS]; count]),
         }
+    }
+
+    /// Counts what was called in `ran`, each call of which took `nanos` nanoseconds.
+    pub(crate) fn count(&self, ran: impl Iterator<Item = Called>, nanos: u64) {
         let class = nanos.div_ceil(UNIT_NS).max(1).next_power_of_two().trailing_zeros() as usize;
         let class = class.min(POWERS - 1);
         let mut usual = [0; 2];
-        for (input, output) in burst.inputs.iter().zip(&burst.outputs) {
-            let ran = input.requests.get(output.begun..output.next).unwrap_or_default();
-            for request in ran.iter().filter(|request| !request.run.is_ready()) {
-                if let Some(which) = usual_of(request) {
-                    usual[which] += 1;
-                } else if let Some(place) = place_of(input, request) {
-                    self.all[place][class].fetch_add(1, Relaxed);
+        for called in ran {
+            match called {
+                Called::Get => usual[0] += 1,
+                Called::Set => usual[1] += 1,
+                Called::Other(name) => {
+                    if let Some(place) = (self.list.place_of)(name) {
+                        self.all[place][class].fetch_add(1, Relaxed);
+                    }
                 }
             }
         }
@@ -94,7 +81,7 @@ impl Times {
     }
 
     fn sums(&self, place: usize) -> [u64; POWERS] {
-        let name = ALL[place].name;
+        let name = self.list.names[place];
         let which = ["get", "set"].iter().position(|usual| *usual == name);
         std::array::from_fn(|class| {
             let usual = which.map_or(0, |which| self.usual.sum(|counts| &counts[which][class]));
@@ -112,7 +99,7 @@ impl Times {
     pub(crate) fn list(&self, wants: impl Fn(&str) -> bool) -> Vec<CommandTimes> {
         let zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list = Vec::new();
-        for (place, command) in ALL.iter().enumerate().filter(|(_, command)| wants(command.name)) {
+        for (place, name) in self.list.names.iter().enumerate().filter(|(_, name)| wants(name)) {
             let (sums, mut calls) = (self.sums(place), 0);
             let mut steps = Vec::new();
             for (class, sum) in sums.iter().enumerate() {
@@ -123,7 +110,7 @@ impl Times {
                 }
             }
             if calls > 0 {
-                list.push(CommandTimes { name: command.name, calls, steps });
+                list.push(CommandTimes { name, calls, steps });
             }
         }
         list

@@ -1,6 +1,6 @@
 //! TLS on connections to other servers: whether a link has it, and its settings.
 
-use super::Wire;
+use crate::front::Wire;
 use crate::resp::config::Ready;
 use crate::service::Service;
 use std::io;

@@ -67,7 +67,7 @@ impl KeptLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Wire;
+    use crate::front::Wire;
     use std::io::{self, Read, Write};
     use std::net::IpAddr;
     use std::sync::Arc;

@@ -47,7 +47,6 @@ pub(crate) use role::Failover;
 pub(crate) use route::{Asked, CROSS_SLOT, KeySlots, Route, TRY_AGAIN};
 pub(crate) use slots::{SLOTS, SlotSet, range_text, slot_of};
 pub(crate) use topology::of_topology;
-pub use wire::Wire;
 
 use self::links::Links;
 use self::lost::Lost;
@@ -263,7 +262,7 @@ impl Cluster {
         service.wake_all(service.waiters.all());
         let is_here = |channel: &[u8]| map.is_mine(slot_of(channel));
         if map.me().primary.is_none() {
-            service.topics.keep_shards(service, is_here);
+            service.topics.keep_shards(&service.clients, &*service.front, is_here);
         }
     }
 

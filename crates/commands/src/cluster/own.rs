@@ -1,9 +1,9 @@
 //! Requests of the node's own, which run in bursts like those of clients.
 
 use crate::burst::{Burst, Input, Output, Request};
-use crate::clients::Owner;
 use crate::exec::Executor;
 use crate::lane::Lane;
+use crate::push::Owner;
 use crate::table::Run;
 use silica::engine::{Error, ErrorKind};
 use silica_proto::Span;

@@ -3,24 +3,8 @@
 //! Sockets are the front's ([`Front::dial`](crate::Front::dial)); here are only bytes.
 
 use super::encryption::is_tls;
+use crate::front::Wire;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
-use std::time::Duration;
-
-/// A connection to another server. Calls wait as long as its timeout says.
-pub trait Wire: Read + Write + Send {
-    /// The address of this end.
-    fn local_ip(&self) -> Option<IpAddr>;
-
-    /// Calls that take longer from now on fail.
-    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()>;
-
-    /// Reads that take longer from now on fail, and may be tried again.
-    fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()>;
-
-    /// True if the other side has neither closed nor sent what was not read. It does not wait.
-    fn is_quiet(&mut self) -> bool;
-}
 
 /// Bytes of a reply at most: a map of a thousand nodes, or an error.
 const REPLY_BYTES_MAX: usize = 16 << 20;
@@ -163,6 +147,8 @@ fn wrong(what: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
+    use std::time::Duration;
 
     /// Gives bytes in pieces of `step`.
     struct Pieces(Vec<u8>, usize);

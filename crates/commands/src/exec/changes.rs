@@ -6,8 +6,8 @@ use crate::burst::Args;
 use crate::effect::Effect;
 use crate::engine_calls::{atomic, error_text};
 use crate::owners::Owners;
-use crate::table::{Answer, BurstLimits, Modify};
-use silica::engine::{Durability, Engine, Update};
+use crate::table::{Answer, BurstLimits, Judged, Modify};
+use silica::engine::{Durability, Engine, Sharded, Update};
 
 /// Updates that are handed to the owners of their keys at first; while their answers hold fewer
 /// bytes of values than these, twice as many the next time.
@@ -26,6 +26,19 @@ pub struct Change<'a> {
     pub nth: usize,
     /// The first key of its request.
     pub(super) request: usize,
+}
+
+/// Owners of partitions that change keys of theirs for others.
+pub trait OwnedUpdates: Owners {
+    /// Makes `changes` in the database in place `place`, each by the owner of its key; the answers,
+    /// and what was done. Does nothing and returns `None` if the calling thread is no owner.
+    fn update(
+        &self,
+        place: usize,
+        sharded: &dyn Sharded,
+        changes: &[Change<'_>],
+        burst_limits: &BurstLimits,
+    ) -> Option<Vec<Judged>>;
 }
 
 /// The answers of updates, and what these have done to their keys.
@@ -92,7 +105,7 @@ pub(super) fn change(
 /// Updates the keys of `changes` through the threads that own them; `None` if the calling thread
 /// is no owner.
 pub(super) fn change_by_owners(
-    owners: &dyn Owners,
+    owners: &dyn OwnedUpdates,
     (place, wave): (usize, &Wave<'_, '_>),
     changes: &[Change<'_>],
     burst_limits: &BurstLimits,

@@ -1,6 +1,7 @@
 //! What a burst reads and changes is noted, if somebody wants to know: see [`crate::tracking`] and
 //! [`Journal`](super::journal::Journal).
 
+use super::held::removes_everything;
 use super::telling::{tell_alone, tell_update, tell_write};
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
@@ -9,7 +10,7 @@ use crate::resp::events::{self, Classes};
 use crate::resp::types::Objects;
 use crate::service::Service;
 use crate::table::{Modify, Read, Run, Write, find};
-use crate::tracking::{Tracking, removes_everything};
+use crate::tracking::Tracking;
 use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Requests that run alone, one by one: updates of several keys, transactions, scripts, and what is
 //! asked of the store as a whole.
 
+use super::held::removes_everything;
 use super::telling::{absent_keys, add_keys};
 use super::{Executor, Wave, WaveKind, out_bytes};
 use crate::burst::{Args, Input, Output, Request};
@@ -10,7 +11,6 @@ use crate::resp::Keyspace;
 use crate::resp::moving::takes_long;
 use crate::resp::scripts::{Environment, Place, ScriptCall, ScriptKind, write_answer};
 use crate::table::Run;
-use crate::tracking::removes_everything;
 use crate::transaction::Transaction;
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use std::cell::RefCell;

@@ -11,10 +11,10 @@ use crate::burst::{Burst, Input, Request};
 use crate::cluster::{Asked, Cluster, KeySlots, Map, Route, TRY_AGAIN, are_there, slot_of};
 use crate::engine_calls::error_text;
 use crate::errors;
+use crate::push::Kind;
 use crate::resp::Keyspace;
 use crate::resp::topics::kind_of;
 use crate::table::{Run, Trait, find_called};
-use crate::topics::Kind;
 use silica_proto::Reply;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! What a burst has written, as commands for replicas: see [`crate::replication`].
 
+use super::held::removes_everything;
 use super::{Executor, Wave};
 use crate::burst::{Args, Input, Request};
 use crate::effect::{Became, Effect};
 use crate::replication::{Effects, Held, Mask, READONLY};
 use crate::service::Service;
 use crate::table::{Command, Modify, Run, Write, find, find_called};
-use crate::tracking::removes_everything;
 use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
 use silica_proto::memcached::Request as Head;
 use std::sync::Arc;

@@ -1,13 +1,39 @@
 //! How long a burst took: the logs of what took long.
 
-use crate::burst::{Args, Burst};
+use crate::burst::{Args, Burst, Input, Request};
+use crate::calls::times::Called;
 use crate::memcached;
+use crate::resp::read::GET;
+use crate::resp::update::SET;
 use crate::service::Service;
 use crate::slowlog::Slow;
+use crate::table::{Run, find_called};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Arguments of a request that the log keeps, and bytes of each.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
+
+/// The commands that requests of RESP which this burst has run have called.
+fn called(burst: &Burst) -> impl Iterator<Item = Called> {
+    burst.inputs.iter().zip(&burst.outputs).flat_map(|(input, output)| {
+        let ran = input.requests.get(output.begun..output.next).unwrap_or_default();
+        let ran = ran.iter().filter(|request| request.head == 0 && !request.run.is_ready());
+        ran.filter_map(|request| called_by(input, request))
+    })
+}
+
+fn called_by(input: &Input, request: &Request) -> Option<Called> {
+    match request.run {
+        Run::Read(read) if std::ptr::eq(read, &GET) => Some(Called::Get),
+        Run::Write(write) if std::ptr::eq(write, &SET) => Some(Called::Set),
+        _ => {
+            let args = input.args(request);
+            let command = if args.len() > 0 { find_called(args) } else { None };
+            command.map(|command| Called::Other(command.name))
+        }
+    }
+}
 
 /// Times a burst.
 pub(crate) struct BurstTimer {
@@ -41,7 +67,9 @@ impl BurstTimer {
         service.stats.add(|s| &s.burst_nanoseconds, nanos);
         let micros = nanos / 1000;
         service.latency.count(micros);
-        service.times.count(burst, nanos / requests.max(1) as u64);
+        if service.times.is_on.load(Relaxed) {
+            service.times.count(called(burst), nanos / requests.max(1) as u64);
+        }
         // Mostly nothing is to be noted, and what the time is need not be asked.
         let is_slow = service.slowlog.is_slow(micros);
         let Some((index, place)) = self.first.filter(|_| is_slow || service.latency.is_on()) else {

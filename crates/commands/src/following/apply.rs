@@ -5,12 +5,12 @@ use crate::client_state::ClientState;
 use crate::exec::{Executor, Unapplied};
 use crate::gate::Turn;
 use crate::marks::{self, Mark};
+use crate::push::Kind as Topic;
 use crate::replication::records::{self, Change, read_record};
 use crate::resp::Cx;
 use crate::resp::topics::kind_of;
 use crate::service::Service;
 use crate::table::{Command, Run, Write, find, find_sub};
-use crate::topics::Kind as Topic;
 use silica::engine::{EntryRef, Error, ErrorKind, Result};
 use silica_proto::memcached::Protocol;
 use silica_proto::{Limits, Parser, Reply, Span, parse_i64};
@@ -425,7 +425,7 @@ impl Follower {
         self.wants_ack |= group.wants_ack;
         for (kind, channel, message) in &group.published {
             // Without memory nobody gets it.
-            if let Err(text) = service.topics.publish(&service, *kind, channel, message) {
+            if let Err(text) = service.publish_here(*kind, channel, message) {
                 log::warn!("a message of the primary is lost: {text}");
             }
         }

@@ -34,7 +34,7 @@ static DELETE: Modify = Modify { many: false, any: true, refuse: |_| None, decid
 const NO_ENTRY: u32 = u32::MAX;
 
 /// How a packet is run where an engine is needed for it.
-pub(super) fn run(packet: &Packet) -> Option<Run> {
+pub(crate) fn run(packet: &Packet) -> Option<Run> {
     Some(match packet.command {
         Command::Get { .. } => Run::Read(&GET),
         Command::GetAndTouch { .. } | Command::Touch => Run::Update(&TOUCH),
@@ -52,12 +52,12 @@ pub(super) fn run(packet: &Packet) -> Option<Run> {
 }
 
 /// True for a set whose value is too large.
-pub(super) fn is_set_too_large(packet: &Packet) -> bool {
+pub(crate) fn is_set_too_large(packet: &Packet) -> bool {
     packet.command == Command::Refused(Status::TooLarge) && matches!(packet.opcode, 0x01 | 0x11)
 }
 
 /// Answers what the connection alone can answer.
-pub(super) fn ready(out: &mut Vec<u8>, packet: &Packet) {
+pub(crate) fn ready(out: &mut Vec<u8>, packet: &Packet) {
     match packet.command {
         Command::Refused(wrong) => status(out, packet, wrong),
         Command::Quit if packet.quiet => {}
@@ -69,7 +69,7 @@ pub(super) fn ready(out: &mut Vec<u8>, packet: &Packet) {
 }
 
 /// Answers with a status and what memcached says about it.
-pub(super) fn status(out: &mut Vec<u8>, packet: &Packet, status: Status) {
+pub(crate) fn status(out: &mut Vec<u8>, packet: &Packet, status: Status) {
     respond(out, packet, Response { status, value: status.text().as_bytes(), ..Response::OK });
 }
 

@@ -3,8 +3,8 @@
 use super::binary;
 use super::expiry::expires;
 use crate::burst::{Args, Burst, Input, Output, Request};
-use crate::clients::Owner;
 use crate::lane::Lane;
+use crate::push::Owner;
 use crate::resp::Keyspace;
 use crate::table::Run;
 use silica::engine::{Error, ErrorKind, Result};
@@ -30,7 +30,7 @@ impl Flush {
 }
 
 /// Runs `flush_all`: at once, or it sets the time. A later one replaces an earlier one.
-pub(super) fn flush_all(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+pub(crate) fn flush_all(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let delay = match args.head() {
         Head::FlushAll { delay } => delay,
         Head::Binary(packet) => i64::from(packet.expiry),

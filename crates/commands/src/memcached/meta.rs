@@ -21,7 +21,7 @@ static ARITHMETIC: Modify =
     Modify { many: false, any: false, refuse: |_| None, decide: arithmetic };
 
 /// How a meta command is run.
-pub(super) fn run(meta: &Meta) -> Run {
+pub(crate) fn run(meta: &Meta) -> Run {
     match meta.verb {
         Verb::Get if meta.has(b'T') || meta.has(b'N') => Run::Update(&GET_CHANGING),
         Verb::Get => Run::Read(&GET),

@@ -1,24 +1,21 @@
 //! memcached's protocols over the same bursts as RESP.
 //!
-//! `plan` turns parsed requests into those of a burst; `text`, `meta` and `binary` say what they do
-//! to an entry and how they are answered; `marks` are what the meta commands note about entries;
-//! `unique` is what cas compares; `expiry` how times are told.
+//! `plan::memcached` turns parsed requests into those of a burst; `text`, `meta` and `binary` say
+//! what they do to an entry and how they are answered; `marks` are what the meta commands note
+//! about entries; `unique` is what cas compares; `expiry` how times are told.
 
-mod binary;
+pub(crate) mod binary;
 mod expiry;
-mod flush;
+pub(crate) mod flush;
 mod marks;
-mod meta;
-mod plan;
-mod stats;
-mod text;
+pub(crate) mod meta;
+pub(crate) mod stats;
+pub(crate) mod text;
 mod unique;
 
 pub(crate) use flush::{Flush, burst as flush_burst};
 pub(crate) use marks::Marks;
 pub use meta::Outcome;
-pub use plan::{NoRequest, Parsers, plan_next, stores};
-pub(crate) use plan::{name, plan};
 
 use crate::burst::Args;
 use crate::table::{Answer, Write};
@@ -34,10 +31,11 @@ fn names_the_option(text: &str) -> bool {
 }
 
 /// The error for a value that the memory of clients has no room for.
-const NO_MEMORY: &str = "OOM the clients' memory has no room for the value; raise --client-memory";
+pub(crate) const NO_MEMORY: &str =
+    "OOM the clients' memory has no room for the value; raise --client-memory";
 
 /// A set that there is no memory for: the value it should have replaced must not stay.
-static SET_WITHOUT_MEMORY: Write = Write {
+pub(crate) static SET_WITHOUT_MEMORY: Write = Write {
     refuse: |_| None,
     value_at: 1,
     apply: |args, _, batch| {
@@ -63,6 +61,28 @@ pub(crate) fn refuse(head: &Request, text: &str, reply: &mut Reply<'_>) {
     out.extend_from_slice(b"SERVER_ERROR ");
     out.extend(message.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
     out.extend_from_slice(b"\r\n");
+}
+
+/// What CLIENT LIST calls a request.
+pub(crate) fn name(head: Request) -> &'static str {
+    match head {
+        Request::Nothing | Request::Fault(_) => "NULL",
+        Request::Get { .. } => "get",
+        Request::GetAndTouch { .. } => "gat",
+        Request::Store { .. } | Request::TooLarge => "set",
+        Request::Arithmetic { .. } => "incr",
+        Request::Touch { .. } => "touch",
+        Request::Delete => "delete",
+        Request::FlushAll { .. } => "flush_all",
+        Request::Stats => "stats",
+        Request::Version => "version",
+        Request::Verbosity => "verbosity",
+        Request::Meta(_) => "meta",
+        Request::Binary(_) => "binary",
+        Request::Noop => "mn",
+        Request::Quit => "quit",
+        Request::Auth => "auth",
+    }
 }
 
 /// Answers a request with those of its keys.

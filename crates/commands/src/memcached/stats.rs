@@ -11,7 +11,7 @@ use silica_proto::memcached::{Fault, fault};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Answers `stats` and its like.
-pub(super) fn stats(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
+pub(crate) fn stats(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     write(keys, if args.len() > 1 { args.get(1) } else { b"" }, reply.raw())
 }
 

@@ -8,19 +8,19 @@ use silica_proto::memcached::{Fault, Limits, Mode, Request, end, fault, parse_u6
 use silica_proto::{Reply, append_u64};
 use std::borrow::Cow;
 
-pub(super) static GET: Read = Read::in_pieces(
+pub(crate) static GET: Read = Read::in_pieces(
     usize::MAX,
     Wants::Entry,
     Pieces { first: |_, _| {}, each: get, last: |reply| end(reply.raw()) },
 );
-pub(super) static SET: Write = Write {
+pub(crate) static SET: Write = Write {
     refuse: |_| None,
     value_at: 2,
     apply: set,
     reply: |_, reply| reply.raw().extend_from_slice(STORED),
 };
 /// A set that is too large: the value it should have replaced must not stay.
-pub(super) static TOO_LARGE: Write = Write {
+pub(crate) static TOO_LARGE: Write = Write {
     refuse: |_| None,
     value_at: 1,
     apply: |args, _, batch| {
@@ -28,15 +28,15 @@ pub(super) static TOO_LARGE: Write = Write {
     },
     reply: |_, reply| fault(reply.raw(), Fault::TooLarge),
 };
-pub(super) static GET_AND_TOUCH: Modify =
+pub(crate) static GET_AND_TOUCH: Modify =
     Modify { many: true, any: false, refuse: |_| None, decide: get_and_touch };
-pub(super) static STORE: Modify =
+pub(crate) static STORE: Modify =
     Modify { many: false, any: false, refuse: |_| None, decide: store };
-pub(super) static ARITHMETIC: Modify =
+pub(crate) static ARITHMETIC: Modify =
     Modify { many: false, any: false, refuse: |_| None, decide: arithmetic };
-pub(super) static TOUCH: Modify =
+pub(crate) static TOUCH: Modify =
     Modify { many: false, any: true, refuse: |_| None, decide: touch };
-pub(super) static DELETE: Modify =
+pub(crate) static DELETE: Modify =
     Modify { many: false, any: true, refuse: |_| None, decide: delete };
 
 const STORED: &[u8] = b"STORED\r\n";

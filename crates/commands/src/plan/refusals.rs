@@ -4,10 +4,10 @@
 use super::Planner;
 use crate::burst::Args;
 use crate::cluster::Asked;
+use crate::push::Kind;
 use crate::resp::clients;
 use crate::resp::topics::kind_of;
 use crate::table::{Command, Run, Trait};
-use crate::topics::Kind;
 
 impl Planner<'_> {
     /// In a cluster: why a request is no part of a transaction on this node.

@@ -218,6 +218,7 @@ impl Feed {
         self.share.grow(PIPE_BYTES)?;
         let mut state = self.state();
         (state.phase, state.is_starting) = (Phase::Sync(None), true);
+        self.client.is_fed.store(true, Relaxed);
         Ok(())
     }
 
@@ -246,6 +247,7 @@ impl Feed {
     /// It goes on in the stream behind `offset`.
     pub(crate) fn go_on(&self, offset: u64, now_ms: u64) {
         self.state().phase = Phase::Online(offset);
+        self.client.is_fed.store(true, Relaxed);
         self.sent.store(offset, SeqCst);
         self.acknowledged.store(offset, Relaxed);
         self.heard_ms.store(now_ms, Relaxed);
@@ -270,6 +272,7 @@ impl Feed {
     pub(crate) fn fail(&self) {
         let mut state = self.state();
         state.phase = Phase::Failed;
+        self.client.is_fed.store(true, Relaxed);
         self.sent.store(u64::MAX, SeqCst);
         (state.pipe, state.pipe_bytes) = (VecDeque::new(), 0);
         drop(state);

@@ -64,8 +64,8 @@ pub(crate) fn begin(service: &Arc<Service>, feed: &Arc<Feed>) -> std::result::Re
     Ok(())
 }
 
-fn owner(feed: &Feed) -> crate::clients::Owner {
-    crate::clients::Owner { slot: feed.client.slot, client: feed.client.id }
+fn owner(feed: &Feed) -> crate::push::Owner {
+    feed.client.owner()
 }
 
 /// Takes the snapshots. From here on all that is written is in the stream.

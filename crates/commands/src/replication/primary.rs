@@ -1,10 +1,12 @@
 //! The side that is followed: writes on their way into the stream, and the replicas.
 
 use super::{Effects, Feed, Held, Mask, Phase, Replication};
+use crate::budget::Budget;
 use crate::burst::{Args, Burst, Input, Output, Request};
-use crate::clients::{Client, Owner};
+use crate::clients::{Client, Clients};
 use crate::exec::tell_batch;
 use crate::lane::Lane;
+use crate::push::Owner;
 use crate::resp::Keyspace;
 use crate::service::Service;
 use crate::table::Run;
@@ -48,21 +50,34 @@ impl Replication {
         self.feeds().iter().filter(has).count()
     }
 
-    /// What a replica's connection is fed with; made when it is first asked for.
-    pub(crate) fn feed_of(&self, service: &Service, client: &Client) -> Option<Arc<Feed>> {
-        if client.feed.get().is_none() {
-            let client = service.clients.get(client.id)?;
-            let feed = Feed::new(&client, &service.budget, service.monotonic_ms());
-            if client.feed.set(Arc::clone(&feed)).is_ok() {
-                self.feeds().push(feed);
-            }
-        }
-        client.feed.get().cloned()
+    /// What the connection `id` is fed with, if it has said that it is a replica.
+    pub(super) fn fed(&self, id: u64) -> Option<Arc<Feed>> {
+        self.feeds().iter().find(|feed| feed.client.id == id).cloned()
     }
 
-    /// A connection is gone.
+    /// What a replica's connection is fed with; made when it is first asked for. `None` if the
+    /// connection is gone: nobody would end what is made for it.
+    pub(crate) fn feed_of(
+        &self,
+        clients: &Clients,
+        budget: &Arc<Budget>,
+        client: &Client,
+        now_ms: u64,
+    ) -> Option<Arc<Feed>> {
+        let mut feeds = self.feeds();
+        if let Some(feed) = feeds.iter().find(|feed| feed.client.id == client.id) {
+            return Some(Arc::clone(feed));
+        }
+        // Locked, so that whoever forgets the connection behind its removal finds the feed.
+        let client = clients.get(client.id)?;
+        let feed = Feed::new(&client, budget, now_ms);
+        feeds.push(Arc::clone(&feed));
+        Some(feed)
+    }
+
+    /// A connection is gone, and in the register of connections no more.
     pub(crate) fn forget(&self, client: &Client, now_ms: u64) {
-        let Some(feed) = client.feed.get() else { return };
+        let Some(feed) = self.fed(client.id) else { return };
         feed.fail();
         if feed.leaves_as_plain() {
             let mut state = self.state();
@@ -70,7 +85,7 @@ impl Replication {
             state.plain_end = state.stream.end();
         }
         let mut feeds = self.feeds();
-        feeds.retain(|other| !Arc::ptr_eq(other, feed));
+        feeds.retain(|other| !Arc::ptr_eq(other, &feed));
         if feeds.is_empty() {
             self.left_ms.store(now_ms.max(1), Relaxed);
         }
@@ -104,7 +119,7 @@ impl Replication {
     /// What is to be told to the loops of replicas that have nothing to do.
     fn wake(&self, service: &Service) {
         for feed in self.feeds().iter().filter(|feed| feed.takes_wake()) {
-            let owner = Owner { slot: feed.client.slot, client: feed.client.id };
+            let owner = feed.client.owner();
             service.front.feed(feed.client.loop_index, owner);
         }
     }
@@ -184,7 +199,7 @@ impl Service {
         let feeds = self.replication.feeds().clone();
         for feed in feeds.iter().filter(|feed| feed.phase() != Phase::Greeting) {
             feed.fail();
-            let owner = Owner { slot: feed.client.slot, client: feed.client.id };
+            let owner = feed.client.owner();
             self.front.close(feed.client.loop_index, owner);
         }
     }
@@ -220,9 +235,9 @@ impl Service {
         client: &Client,
         max: usize,
     ) -> std::result::Result<Option<Vec<u8>>, String> {
-        let Some(feed) = client.feed.get() else { return Ok(None) };
+        let Some(feed) = self.replication.fed(client.id) else { return Ok(None) };
         if feed.takes_start() {
-            super::begin_full(self, feed)?;
+            super::begin_full(self, &feed)?;
         }
         feed.fill(max, |from, max| self.replication.read(from, max)).map_err(Into::into)
     }
@@ -242,7 +257,7 @@ impl Service {
             if matches!(feed.phase(), Phase::Online(_)) && silent_ms > timeout_ms {
                 log::warn!("replica {} has said nothing for {silent_ms} ms", feed.client.peer);
                 feed.fail();
-                let owner = Owner { slot: feed.client.slot, client: feed.client.id };
+                let owner = feed.client.owner();
                 self.front.close(feed.client.loop_index, owner);
             }
         }

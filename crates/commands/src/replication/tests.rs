@@ -1,4 +1,6 @@
 use super::*;
+use crate::address::Address;
+use crate::clients::Clients;
 use silica::engine::EntryRef;
 
 fn replication() -> Replication {
@@ -113,4 +115,24 @@ fn records_have_a_size() {
     all.append(&mut effects);
     let moved: Vec<_> = all.parts().skip(1).map(|(_, _, bytes)| bytes.len()).collect();
     assert_eq!(moved, shape.iter().map(|(_, _, len)| *len).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_replica_that_has_left_leaves_nothing_behind() {
+    let (one, clients, budget) = (replication(), Clients::default(), Budget::new(8 << 20));
+    let here = || Address::Ip(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let client = clients.add((0, 0), (here(), here()), 0, &budget);
+    let feed = one.feed_of(&clients, &budget, &client, 0).unwrap();
+    assert!(!client.is_replica(), "it has only said that it is one");
+    let again = one.feed_of(&clients, &budget, &client, 0).unwrap();
+    assert!(Arc::ptr_eq(&feed, &again));
+    feed.begin_sync().unwrap();
+    assert!(client.is_replica() && one.replicas().len() == 1);
+    clients.remove(client.id);
+    one.forget(&client, 1);
+    assert!(one.feed_of(&clients, &budget, &client, 1).is_none(), "nobody would end it");
+    let (left, gone) = (Arc::downgrade(&feed), Arc::downgrade(&client));
+    drop((feed, again, client));
+    assert_eq!(budget.used(), 0, "what was put aside for its data");
+    assert!(left.upgrade().is_none() && gone.upgrade().is_none(), "they hold each other");
 }

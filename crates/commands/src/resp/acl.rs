@@ -1,11 +1,11 @@
 //! ACL.
 
 use super::{Cx, NOT_INTEGER, introspect, wrong_number};
-use crate::acl::{DEFAULT, User};
+use crate::acl::User;
 use crate::budget::Claim;
 use crate::burst::Args;
 use crate::clients::Client;
-use crate::clients::Owner;
+use crate::clients::DEFAULT_USER;
 use crate::service::Service;
 use crate::table::{CATEGORIES, COMMANDS, find_called};
 use silica_proto::{Reply, parse_i64};
@@ -15,7 +15,7 @@ pub(crate) fn help(cx: &mut Cx<'_>, _: Args<'_>) {
 }
 
 pub(crate) fn whoami(cx: &mut Cx<'_>, _: Args<'_>) {
-    let name = cx.session.user.as_ref().map_or(DEFAULT, |user| &user.name).to_string();
+    let name = cx.session.user.as_ref().map_or(DEFAULT_USER, |user| &user.name).to_string();
     cx.reply.bulk(name.as_bytes());
 }
 
@@ -148,7 +148,7 @@ fn close_if(cx: &mut Cx<'_>, is_meant: impl Fn(&Service, &Client) -> bool) {
         if client.id == cx.client.id {
             cx.session.quit = true;
         } else {
-            let owner = Owner { slot: client.slot, client: client.id };
+            let owner = client.owner();
             cx.service.front.close(client.loop_index, owner);
         }
     }
@@ -165,7 +165,7 @@ fn close_those_of(cx: &mut Cx<'_>, gone: &[String]) {
 pub(crate) fn deluser(cx: &mut Cx<'_>, args: Args<'_>) {
     let names: Vec<String> =
         args.from(2).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-    if names.iter().any(|name| name == DEFAULT) {
+    if names.iter().any(|name| name == DEFAULT_USER) {
         return cx.reply.error("ERR The 'default' user cannot be removed");
     }
     let removed = cx.service.acl.remove(&names);

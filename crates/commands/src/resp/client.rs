@@ -113,8 +113,8 @@ pub(crate) fn reply(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
-    let tracker = cx.service.tracking.of(cx.client.id);
-    let line = cx.client.line(tracker.as_ref(), cx.service.unix_ms()) + "\n";
+    let tracked = cx.service.tracking.shown(cx.client.id);
+    let line = cx.client.line(tracked, cx.service.unix_ms()) + "\n";
     cx.reply.verbatim(line.as_bytes());
 }
 

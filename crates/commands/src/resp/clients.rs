@@ -4,7 +4,6 @@ use super::{Cx, Keyspace, SYNTAX};
 use crate::acl::Acl;
 use crate::burst::Args;
 use crate::clients::Client;
-use crate::clients::Owner;
 use silica::engine::Result;
 use silica_proto::{Reply, parse_i64};
 use std::collections::BTreeSet;
@@ -81,8 +80,8 @@ pub(crate) fn list(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -
     };
     let now_ms = keys.service.unix_ms();
     let line = |client: Arc<Client>| {
-        let tracker = keys.service.tracking.of(client.id);
-        client.line(tracker.as_ref(), now_ms) + "\n"
+        let tracked = keys.service.tracking.shown(client.id);
+        client.line(tracked, now_ms) + "\n"
     };
     let chosen = keys.service.clients.all().into_iter().filter(|c| filter.takes(c, now_ms));
     reply.verbatim(chosen.map(line).collect::<String>().as_bytes());
@@ -140,7 +139,7 @@ pub(crate) fn kill_others(
     let mut count = 0;
     for client in others {
         count += 1;
-        let owner = Owner { slot: client.slot, client: client.id };
+        let owner = client.owner();
         service.front.close(client.loop_index, owner);
     }
     match (args.len(), count) {
@@ -168,7 +167,7 @@ pub(crate) fn kill(cx: &mut Cx<'_>, args: Args<'_>) {
             cx.session.quit = true;
             continue;
         }
-        let owner = Owner { slot: client.slot, client: client.id };
+        let owner = client.owner();
         cx.service.front.close(client.loop_index, owner);
     }
     match (args.len(), count) {

@@ -1,8 +1,8 @@
 //! CONFIG: the settings, in the words that clients of Redis know.
 
 use super::{Cx, Keyspace, SYNTAX, introspect, replicaof};
-use crate::acl::DEFAULT;
 use crate::burst::Args;
+use crate::clients::DEFAULT_USER;
 use crate::cluster::{ClusterOptions, encryption};
 use crate::glob::Pattern;
 use crate::resp::events::Classes;
@@ -168,7 +168,7 @@ static SETTINGS: &[Setting] = settings! {
         0..=10_000_000 => |service, n| service.request_ms_max.store(1000 * n as u64, Relaxed);
     "requirepass": |service| {
         // Of passwords only hashes are kept.
-        let is_open = service.acl.get(DEFAULT).is_none_or(|user| !user.has_passwords());
+        let is_open = service.acl.get(DEFAULT_USER).is_none_or(|user| !user.has_passwords());
         if is_open { "" } else { "(hidden)" }.into()
     } => password;
     "save": |_| String::new();
@@ -427,7 +427,7 @@ fn password(_: &Service, text: &[u8]) -> std::result::Result<Ready, String> {
     };
     Ok(Box::new(move |service| {
         let words = [&b"resetpass"[..], &word];
-        service.acl.set(DEFAULT, words.into_iter(), &service.budget)
+        service.acl.set(DEFAULT_USER, words.into_iter(), &service.budget)
     }))
 }
 

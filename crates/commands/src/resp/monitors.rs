@@ -6,9 +6,9 @@
 
 use crate::budget::Share;
 use crate::burst::Args;
-use crate::clients::{Client, Owner};
+use crate::clients::Client;
+use crate::push::{Delivery, Published, Push};
 use crate::service::Service;
-use crate::topics::{Delivery, Published, Push};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -58,7 +58,7 @@ impl Monitors {
                 log::warn!("a line of MONITOR is lost: the clients' memory is full");
                 continue;
             }
-            let owner = Owner { slot: client.slot, client: client.id };
+            let owner = client.owner();
             let delivery = Delivery { to: owner, pattern: None };
             let push = Push::Line { line: line.into(), _share: share };
             service.front.publish(client.loop_index, Arc::new(Published(push)), vec![delivery]);

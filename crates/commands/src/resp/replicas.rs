@@ -2,7 +2,7 @@
 
 use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX};
 use crate::burst::Args;
-use crate::replication::{ACKNOWLEDGED, CAPABILITY, Effects, LinkState, Phase, Role, Wish};
+use crate::replication::{ACKNOWLEDGED, CAPABILITY, Effects, Feed, LinkState, Phase, Role, Wish};
 use crate::resp::replicaof;
 use crate::resp::types::{Done, Failure, Objects, TypeCommand};
 use crate::service::Service;
@@ -11,10 +11,17 @@ use silica::engine::Durability;
 use silica_base::HashSeed;
 use silica_proto::{Reply, parse_i64};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) static WAIT: TypeCommand = TypeCommand::read(wait).with_key_at(0);
 pub(crate) static WAITAOF: TypeCommand = TypeCommand::read(waitaof).with_key_at(0);
+
+/// What the connection is fed with; `None` if it is gone.
+fn feed(cx: &Cx<'_>, now_ms: u64) -> Option<Arc<Feed>> {
+    let service = cx.service;
+    service.replication.feed_of(&service.clients, &service.budget, cx.client, now_ms)
+}
 
 /// REPLCONF: what a replica says of itself.
 pub(crate) fn replconf(cx: &mut Cx<'_>, args: Args<'_>) {
@@ -22,8 +29,7 @@ pub(crate) fn replconf(cx: &mut Cx<'_>, args: Args<'_>) {
         return cx.reply.error(SYNTAX);
     }
     let (service, now_ms) = (cx.service, cx.service.monotonic_ms());
-    let replication = &service.replication;
-    let Some(feed) = replication.feed_of(service, cx.client) else { return };
+    let Some(feed) = feed(cx, now_ms) else { return };
     for at in (1..args.len()).step_by(2) {
         let value = args.get(at + 1);
         let number = || parse_i64(value).and_then(|number| u64::try_from(number).ok());
@@ -80,7 +86,7 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     if replication.is_replica() && !is_linked {
         return cx.reply.error("NOMASTERLINK Can't SYNC while not connected with my master");
     }
-    let Some(feed) = replication.feed_of(service, cx.client) else { return };
+    let Some(feed) = feed(cx, now_ms) else { return };
     if feed.phase() != Phase::Greeting {
         return;
     }

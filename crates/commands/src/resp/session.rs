@@ -1,8 +1,9 @@
 //! Commands about the connection itself.
 
 use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
-use crate::acl::{DEFAULT, Refusal, User};
+use crate::acl::{Refusal, User};
 use crate::burst::Args;
+use crate::clients::DEFAULT_USER;
 use crate::resp::client::set_name;
 use crate::service::Service;
 use crate::session::Session;
@@ -136,7 +137,7 @@ fn let_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], given: &[u8]) -> bool {
 
 /// True where the user who everybody is at first takes any password, whether or not it is enabled.
 fn is_open(cx: &Cx<'_>) -> bool {
-    cx.service.acl.get(DEFAULT).is_some_and(|user| user.no_password)
+    cx.service.acl.get(DEFAULT_USER).is_some_and(|user| user.no_password)
 }
 
 pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {
@@ -147,7 +148,7 @@ pub(crate) fn auth(cx: &mut Cx<'_>, args: Args<'_>) {
                  user. Are you sure your configuration is correct?",
             );
         }
-        2 => (DEFAULT.as_bytes(), args.get(1)),
+        2 => (DEFAULT_USER.as_bytes(), args.get(1)),
         3 => (args.get(1), args.get(2)),
         _ => return cx.reply.error(SYNTAX),
     };

@@ -4,9 +4,10 @@ use super::{Cx, Keyspace, wrong_subcommand};
 use crate::budget::{Claim, SMALL_BYTES};
 use crate::burst::Args;
 use crate::cluster::Asked;
-use crate::topics::Kind;
+use crate::push::Kind;
 use silica::engine::Result;
 use silica_proto::Reply;
+use std::sync::Arc;
 
 pub(crate) fn subscribe(cx: &mut Cx<'_>, args: Args<'_>) {
     listen(cx, args, Kind::Channel, b"subscribe");
@@ -41,7 +42,7 @@ fn listen(cx: &mut Cx<'_>, args: Args<'_>, kind: Kind, word: &[u8]) {
         return cx.reply.error(&text);
     }
     // Whoever takes rights away looks for those who listen by their users.
-    cx.client.names().user = cx.session.user.clone();
+    cx.client.names().user = cx.session.user.as_ref().map(|user| Arc::clone(&user.name));
     for topic in args.from(1) {
         match cx.service.topics.add(cx.client, kind, topic) {
             Ok(count) => confirm(cx, word, Some(topic), count),

@@ -25,13 +25,9 @@ mod table;
 
 use self::table::{Table, Told};
 use crate::budget::{Budget, Share};
-use crate::burst::{Input, Request};
-use crate::clients::Client;
-use crate::clients::Owner;
+use crate::clients::{Client, Tracked};
+use crate::push::{Delivery, Published, Push};
 use crate::service::Service;
-use crate::table::{Run, Trait, find};
-use crate::topics::{Delivery, Published, Push};
-use silica_proto::memcached::{Command, Request as Head};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,6 +76,12 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
+    /// What CLIENT LIST shows of it.
+    pub(crate) fn shown(&self) -> Tracked {
+        let broadcasts = self.wish.mode == Mode::Broadcast;
+        Tracked { redirect: self.wish.redirect, is_broken: self.broken, broadcasts }
+    }
+
     pub(crate) fn redirect(&self) -> Option<u64> {
         self.wish.redirect
     }
@@ -152,6 +154,11 @@ impl Tracking {
     /// What the connection `id` wants to know.
     pub(crate) fn of(&self, id: u64) -> Option<Tracker> {
         if self.is_active() { self.list().get(&id).cloned() } else { None }
+    }
+
+    /// What CLIENT LIST shows of what the connection `id` wants to know.
+    pub(crate) fn shown(&self, id: u64) -> Option<Tracked> {
+        if self.is_active() { self.list().get(&id).map(Tracker::shown) } else { None }
     }
 
     /// Lets a connection know what `wish` says; if it broadcasts, of `prefixes` and those that it
@@ -353,7 +360,7 @@ fn deliver(service: &Service, client: &Client, mut published: Push) {
             return;
         }
     }
-    let owner = Owner { slot: client.slot, client: client.id };
+    let owner = client.owner();
     let delivery = Delivery { to: owner, pattern: None };
     service.front.publish(client.loop_index, Arc::new(Published(published)), vec![delivery]);
 }
@@ -376,19 +383,6 @@ fn refuse_overlaps(old: &BTreeSet<Vec<u8>>, new: &[&[u8]]) -> Result<(), String>
         }
     }
     Ok(())
-}
-
-/// True where a request removes all keys of a database.
-pub(crate) fn removes_everything(input: &Input, request: &Request) -> bool {
-    let (Run::Whole(_) | Run::Across(_)) = request.run else { return false };
-    let args = input.args(request);
-    match args.memcached() {
-        // Nobody asks without arguments but the flush of a set time.
-        None if args.len() == 0 => !input.is_internal,
-        Some(Head::Binary(packet)) => packet.command == Command::Flush,
-        Some(head) => matches!(head, Head::FlushAll { .. }),
-        None => find(args.get(0)).is_some_and(|command| command.is(Trait::Clears)),
-    }
 }
 
 #[cfg(test)]

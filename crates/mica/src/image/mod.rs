@@ -17,7 +17,7 @@ mod state;
 
 use crate::family::home_of;
 use crate::item::Form;
-use crate::mica::Mica;
+use crate::mica::{Home, Mica};
 use crate::partition::Partition;
 use crate::words::Frames;
 use format::{Header, Kind, Reader, Record, Writer};
@@ -34,20 +34,6 @@ const NEW: &str = "image.new";
 const TAKEN: &str = "image.taken";
 /// Entries that are put at a time where the memory is divided in another way.
 const TOGETHER: usize = 32;
-
-/// Where an image is left.
-pub(crate) trait Home: Send + Sync {
-    /// Leaves the image of a keyspace whose partitions the caller has locked. False where it surely
-    /// does not have its name.
-    fn leave(
-        &self,
-        mica: &Mica,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> std::result::Result<u64, (Error, bool)>;
-
-    /// Takes the name of an image that was left, durably, where there is one.
-    fn forget(&self) -> Result<()>;
-}
 
 impl<D: Device> Home for D {
     fn leave(

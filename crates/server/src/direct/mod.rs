@@ -9,7 +9,7 @@
 //! does what others ask of it meanwhile, so nobody waits in a circle.
 //!
 //! An [`Engine`] cannot send what decides about an update elsewhere; a command can be sent, with
-//! its arguments, so [`Owners::update`] takes these and the owners decide.
+//! its arguments, so [`OwnedUpdates::update`] takes these and the owners decide.
 //!
 //! * `loop_shard`: a loop's shards and its rings to and from the others, and how a burst is split
 //!   and put together again;
@@ -35,7 +35,7 @@ use silica::engine::{
     Admin, Atomic, Checkpoint, Count, Durability, Engine, EntryRef, Error, ErrorKind, Expected,
     GetSink, Intent, Layer, Op, Result, Sharded, Stage, StageWatch, Stages, Update, WriteBatch,
 };
-use silica_commands::{BurstLimits, Change, Judged, Owners, PlaceWatchers};
+use silica_commands::{BurstLimits, Change, Judged, OwnedUpdates, Owners, PlaceWatchers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +89,12 @@ impl Owners for Hub {
         Arc::new(Direct { place, hub: self, engine })
     }
 
+    fn serve(&self) -> bool {
+        LOOP_SHARD.with(|loop_shard| loop_shard.borrow_mut().as_mut().is_some_and(LoopShard::serve))
+    }
+}
+
+impl OwnedUpdates for Hub {
     fn update(
         &self,
         place: usize,
@@ -104,10 +110,6 @@ impl Owners for Hub {
                 .filter(|loop_shard| sharded.shards() > 1 || !loop_shard.owns(0))?;
             Some(loop_shard.update(place, sharded, changes, burst_limits))
         })
-    }
-
-    fn serve(&self) -> bool {
-        LOOP_SHARD.with(|loop_shard| loop_shard.borrow_mut().as_mut().is_some_and(LoopShard::serve))
     }
 }
 

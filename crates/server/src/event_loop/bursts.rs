@@ -109,7 +109,7 @@ impl EventLoop {
             return;
         }
         let Some(mut work) = conn.planned.take() else { return };
-        if self.service.pause.holds(&work.input, work.left(), self.now_ms) {
+        if self.service.holds(&work.input, work.left(), self.now_ms) {
             conn.planned = Some(work);
             self.held.insert(slot);
             return;

@@ -9,8 +9,10 @@
 
 use super::post::Post;
 use super::socket::{BATCH, Serve};
-use silica_commands::memcached::{NoRequest, Parsers, plan_next, stores};
-use silica_commands::{Burst, Executor, Input, Lane, Output, Owner, Service, Session, User};
+use silica_commands::{
+    Burst, Executor, Input, Lane, NoRequest, Output, Owner, Parsers, Service, Session, User,
+    plan_memcached, stores_value,
+};
 use silica_net::datagrams::{Incoming, STRIDE};
 use silica_proto::memcached::{BinaryParser, FRAME_BYTES, Frame, Parser};
 use std::net::UdpSocket;
@@ -90,10 +92,10 @@ impl Frames {
             let parsers = Parsers { is_binary, text: &mut self.text, binary: &mut self.binary };
             let (bytes, before) = (&mut bytes[..place.end], self.input.requests.len());
             let (service, session) = (&*self.service, &mut self.session);
-            match plan_next(service, session, parsers, bytes, base, &mut self.input) {
+            match plan_memcached(service, session, parsers, bytes, base, &mut self.input) {
                 Ok(Some((used, head))) => {
                     base += used;
-                    stored += u64::from(stores(&head));
+                    stored += u64::from(stores_value(&head));
                 }
                 Ok(None) | Err(NoRequest) => {
                     whole = false;

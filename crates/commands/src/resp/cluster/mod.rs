@@ -5,8 +5,8 @@ pub(crate) mod show;
 
 use crate::burst::Args;
 use crate::cluster::{Cluster, Map, Node, SLOTS, SlotSet, is_id, new_id, of_topology};
+use crate::push::Kind;
 use crate::resp::{Cx, Keyspace, introspect, whole, wrong_number, wrong_subcommand};
-use crate::topics::Kind;
 use silica::engine::Result;
 use silica_proto::{Reply, parse_i64};
 use std::sync::Arc;
@@ -446,8 +446,7 @@ pub(crate) fn clusterx(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         () if is("setnodeid", 3..=3) => return setnodeid(keys, args, reply),
         () if is("setslot", 6..=6) => return setslot_by_version(keys, args, reply),
         () if is("publish", 4..=4) => {
-            let sent =
-                keys.service.topics.publish(keys.service, Kind::Channel, args.get(2), args.get(3));
+            let sent = keys.service.publish_here(Kind::Channel, args.get(2), args.get(3));
             match sent {
                 Ok(count) => reply.integer(count as i64),
                 Err(text) => reply.error(&text),

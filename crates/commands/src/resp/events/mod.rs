@@ -18,8 +18,8 @@ pub(crate) use self::timers::burst as timers_burst;
 
 pub(crate) use self::timers::Timers;
 use crate::budget::{Budget, Share};
+use crate::push::Kind;
 use crate::service::Service;
-use crate::topics::Kind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
@@ -119,7 +119,7 @@ impl Events {
 /// Sends the messages of an event.
 fn publish(service: &Service, told: Classes, db: u8, key: &[u8], name: &str) {
     let send = |channel: Vec<u8>, text: &[u8]| {
-        if let Err(why) = service.topics.publish(service, Kind::Channel, &channel, text) {
+        if let Err(why) = service.publish_here(Kind::Channel, &channel, text) {
             log::warn!("an event is lost: {why}");
         }
     };

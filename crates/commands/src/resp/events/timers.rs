@@ -3,8 +3,8 @@
 use super::{Event, Expiry};
 use crate::budget::Share;
 use crate::burst::{Args, Burst, Input, Output, Request};
-use crate::clients::Owner;
 use crate::lane::Lane;
+use crate::push::Owner;
 use crate::resp::Keyspace;
 use crate::table::Run;
 use silica::engine::{EntryRef, GetSink, Result};

@@ -12,8 +12,8 @@
 
 use crate::agreement::Need;
 use crate::burst::{Args, Burst, Input, Output, Request};
-use crate::clients::Owner;
 use crate::lane::Lane;
+use crate::push::Owner;
 use crate::resp::Keyspace;
 use crate::service::Service;
 use crate::table::Run;

@@ -1,12 +1,13 @@
 //! Turns the bytes of a connection that speaks memcached into planned requests.
 
-use super::{
-    COMPATIBLE_VERSION, NO_MEMORY, SET_WITHOUT_MEMORY, binary, flush, meta, refuse, stats, text,
-};
+use super::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
 use crate::acl::{Denied, Refusal, User};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
-use crate::plan::{READY_BYTES_MAX, hand_over, is_heavy, record_activity, requests_max};
+use crate::memcached::{
+    COMPATIBLE_VERSION, NO_MEMORY, SET_WITHOUT_MEMORY, binary, flush, meta, name, refuse, stats,
+    text,
+};
 use crate::resp::monitors;
 use crate::service::Service;
 use crate::session::Session;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 const SCARCE_BYTES: usize = 2 << 10;
 
 /// Plans what `state` has received. Leaves `unplanned` set where more could be planned at once.
-pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
+pub(super) fn plan(service: &Service, state: &mut ClientState, input: &mut Input) {
     let is_binary = state.protocol == Some(Protocol::MemcachedBinary);
     let (mut base, mut planned, mut sets, mut last) = (0, 0, 0, None);
     let requests_max = requests_max(service);
@@ -41,11 +42,11 @@ pub(crate) fn plan(service: &Service, state: &mut ClientState, input: &mut Input
             break;
         }
         let parsers = Parsers { is_binary, text: &mut state.memcached, binary: &mut state.binary };
-        match plan_next(service, &mut state.session, parsers, &mut state.input, base, input) {
+        match plan_memcached(service, &mut state.session, parsers, &mut state.input, base, input) {
             Ok(None) => break,
             Ok(Some((used, head))) => {
                 planned += u64::from(head != Head::Nothing);
-                sets += u64::from(stores(&head));
+                sets += u64::from(stores_value(&head));
                 last = Some(name(head));
                 ends = is_stats(&head);
                 base += used;
@@ -118,7 +119,7 @@ pub struct NoRequest;
 
 /// Plans the request that starts at `base` of `bytes`; its length and what it says. `None` where
 /// it is not all there.
-pub fn plan_next(
+pub fn plan_memcached(
     service: &Service,
     session: &mut Session,
     parsers: Parsers<'_>,
@@ -159,7 +160,7 @@ pub fn plan_next(
 }
 
 /// True for a request that stores a value.
-pub fn stores(head: &Head) -> bool {
+pub fn stores_value(head: &Head) -> bool {
     match head {
         Head::Store { .. } => true,
         Head::Meta(meta) => meta.verb == Verb::Set,
@@ -168,28 +169,6 @@ pub fn stores(head: &Head) -> bool {
             Command::Set | Command::Add | Command::Replace | Command::Append | Command::Prepend
         ),
         _ => false,
-    }
-}
-
-/// What CLIENT LIST calls a request.
-pub(crate) fn name(head: Head) -> &'static str {
-    match head {
-        Head::Nothing | Head::Fault(_) => "NULL",
-        Head::Get { .. } => "get",
-        Head::GetAndTouch { .. } => "gat",
-        Head::Store { .. } | Head::TooLarge => "set",
-        Head::Arithmetic { .. } => "incr",
-        Head::Touch { .. } => "touch",
-        Head::Delete => "delete",
-        Head::FlushAll { .. } => "flush_all",
-        Head::Stats => "stats",
-        Head::Version => "version",
-        Head::Verbosity => "verbosity",
-        Head::Meta(_) => "meta",
-        Head::Binary(_) => "binary",
-        Head::Noop => "mn",
-        Head::Quit => "quit",
-        Head::Auth => "auth",
     }
 }
 
@@ -311,7 +290,7 @@ impl Planner<'_> {
     fn show(&self, head: Head, spans: &[Span], bytes: &[u8]) {
         let mut all = name(head).as_bytes().to_vec();
         let mut list = vec![Span { start: 0, len: all.len() as u32 }];
-        for span in spans.iter().take(if stores(&head) { 1 } else { spans.len() }) {
+        for span in spans.iter().take(if stores_value(&head) { 1 } else { spans.len() }) {
             list.push(Span { start: all.len() as u32, len: span.len });
             all.extend_from_slice(span.of(bytes));
         }

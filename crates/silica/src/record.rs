@@ -1,9 +1,6 @@
 //! Recording what is asked of a keyspace: docs/formats/trace.md.
 
-mod recorder;
-
-pub(crate) use recorder::Recorder;
-
+use crate::recorder::{RecordOptions, RecordReport, Recorder};
 use crate::sketch::Live;
 use crate::{Keyspace, OpenOptions};
 use silica_base::HashSeed;
@@ -18,45 +15,6 @@ use std::time::Duration;
 
 /// How long what was recorded stays in memory, at most, where there is little of it.
 const ROUND: Duration = Duration::from_millis(50);
-
-/// How a keyspace is recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordOptions {
-    /// Keys as they are. Else each is replaced by letters of its hash under a secret of this
-    /// recording: as long as the key (at least 8 letters), the same wherever the key comes, in no
-    /// order. Values are never recorded, only their sizes.
-    pub real_keys: bool,
-    /// Records one key in so many, chosen by hash, with all operations on it, so that how often
-    /// and how far apart a key is asked for stays right.
-    pub one_key_in: u64,
-    /// Bytes of memory for what was not written yet (at least 1 MiB; about twice as much while it
-    /// is written). Operations that come while it is used up are dropped and counted: nobody waits
-    /// for a recording.
-    pub buffer_bytes: usize,
-    /// The trace never has more bytes (at least 1 KiB): the recording ends by itself before.
-    pub bytes_max: Option<u64>,
-}
-
-impl Default for RecordOptions {
-    fn default() -> Self {
-        RecordOptions { real_keys: false, one_key_in: 1, buffer_bytes: 8 << 20, bytes_max: None }
-    }
-}
-
-/// What a recording came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecordReport {
-    /// Lines of the trace.
-    pub operations: u64,
-    /// Operations that came faster than they could be written.
-    pub dropped: u64,
-    /// Operations that traces do not have: ranges removed, walks in an engine's own order.
-    pub unrecorded: u64,
-    /// Bytes of the trace.
-    pub bytes: u64,
-    /// From its beginning to its end.
-    pub time: Duration,
-}
 
 impl Keyspace {
     /// Records what the keyspace is asked into the new file `path`, until the recording is stopped
