@@ -45,7 +45,9 @@ pub use ordered::{
     keys_of_ranges,
 };
 pub use silica_base::{Error, ErrorKind, Result};
-pub use spec::{EngineSpec, Medium, Open, Repair};
+pub use spec::{
+    EngineSpec, Ingest, Medium, Open, Repair, SortedFiles, SortedFilesMade, SortedFilesOptions,
+};
 pub use stages::{Stage, StageTime, StageTimes, StageWatch, Stages, Unwatched};
 pub use views::{
     Admin, Atomic, Checkpoint, Count, Expected, Loss, Repaired, Scan, Shard, Sharded, Update,

@@ -2,7 +2,8 @@
 //! facade.
 
 use crate::{
-    Engine, Environment, MEMORY_OPTION, Metric, OptionKind, OptionSpec, OptionValues, Repaired,
+    Engine, EntryRef, Environment, MEMORY_OPTION, Metric, OptionKind, OptionSpec, OptionValues,
+    Repaired,
 };
 use silica_base::Result;
 use std::sync::Arc;
@@ -12,6 +13,45 @@ pub type Open<D> = fn(D, &OptionValues, &Environment) -> Result<Arc<dyn Engine>>
 
 /// Makes a store of what is intact of a damaged one, on its medium.
 pub type Repair<D> = fn(D, &OptionValues, &Environment) -> Result<Repaired>;
+
+/// Begins files for a bulk load on a device where nothing else is.
+pub type Ingest<D> = fn(Arc<D>, &SortedFilesOptions) -> Box<dyn SortedFiles>;
+
+/// How the files of a bulk load are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortedFilesOptions {
+    /// Memory for what is sorted.
+    pub memory_bytes: u64,
+    /// A file of so many bytes is followed by another.
+    pub file_bytes: u64,
+    /// What tells these files from others.
+    pub id: u64,
+}
+
+/// Makes files of entries, outside of a store, that a store of the engine takes in by
+/// [`Ordered::ingest`](crate::Ordered::ingest). After an error nothing on the device is of any use.
+pub trait SortedFiles: Send {
+    /// Adds an entry. Keys may come in any order; of several entries of one key the last counts.
+    ///
+    /// # Errors
+    /// `TooLarge` for an entry that the engine does not take; those of the device.
+    fn put(&mut self, key: &[u8], entry: EntryRef<'_>) -> Result<()>;
+
+    /// Makes the files. `progress` is told of entries that are in them and of all that came.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn finish(self: Box<Self>, progress: &mut dyn FnMut(u64, u64)) -> Result<SortedFilesMade>;
+}
+
+/// The files of a bulk load.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SortedFilesMade {
+    /// Their names on the device, in the order of their keys; none if there was no entry.
+    pub names: Vec<String>,
+    /// Entries in them.
+    pub entries: u64,
+}
 
 /// Where an engine keeps its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +84,8 @@ pub struct EngineSpec<D: 'static> {
     pub repair: Option<Repair<D>>,
     /// True if the files on a medium are this engine's; `None` if it cannot tell.
     pub made: Option<fn(&D) -> Result<bool>>,
+    /// Makes files for a bulk load, if stores of the engine take such files in.
+    pub ingest: Option<Ingest<D>>,
 }
 
 impl<D> Clone for EngineSpec<D> {
@@ -63,8 +105,8 @@ impl<D> EngineSpec<D> {
         open: Open<D>,
     ) -> Self {
         let (medium, forgets) = (Medium::Files, never as fn(&OptionValues) -> bool);
-        let (metrics, repair, made) = (&[], None, None);
-        EngineSpec { name, doc, options, metrics, medium, forgets, open, repair, made }
+        let (metrics, repair, made, ingest) = (&[], None, None, None);
+        EngineSpec { name, doc, options, metrics, medium, forgets, open, repair, made, ingest }
     }
 
     /// The memory number next to `bytes` that the engine takes; `None` if it has none.
@@ -79,6 +121,12 @@ impl<D> EngineSpec<D> {
     #[must_use]
     pub const fn with_repair(self, repair: Repair<D>, made: fn(&D) -> Result<bool>) -> Self {
         EngineSpec { repair: Some(repair), made: Some(made), ..self }
+    }
+
+    /// The engine with bulk loads, whose files `ingest` makes.
+    #[must_use]
+    pub const fn with_ingest(self, ingest: Ingest<D>) -> Self {
+        EngineSpec { ingest: Some(ingest), ..self }
     }
 
     /// The engine with metrics of its own.

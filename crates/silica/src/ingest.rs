@@ -1,10 +1,12 @@
 //! Taking in sorted files, and making them.
 
-use crate::Keyspace;
-use crate::registry::{SortedFiles, sorted_files};
+use crate::{Keyspace, Registry};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};
-use silica_engine::{EntryRef, Error, ErrorKind, INGESTED, Ingested, Result, SortedFile};
+use silica_engine::{
+    EntryRef, Error, ErrorKind, INGESTED, Ingested, Result, SortedFile, SortedFiles,
+    SortedFilesOptions,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,7 +100,7 @@ fn place(path: &Path, target: &Path) -> std::io::Result<()> {
 /// with what does not fit in a directory beside the first file, which goes in the end.
 pub struct TableFiles {
     /// `None` once it is finished.
-    files: Option<SortedFiles>,
+    files: Option<Box<dyn SortedFiles>>,
     path: PathBuf,
     directory: PathBuf,
 }
@@ -125,7 +127,8 @@ impl TableFiles {
         }
         let seed = HashSeed(crate::OpenOptions::new().new_seed()?);
         let id = seed.hash(path.as_os_str().as_encoded_bytes()).high();
-        let files = sorted_files(Arc::new(device), memory_bytes, file_bytes, id);
+        let options = SortedFilesOptions { memory_bytes, file_bytes, id };
+        let files = Registry::builtin().ingest()?(Arc::new(device), &options);
         Ok(TableFiles { files: Some(files), path, directory })
     }
 

@@ -1,32 +1,14 @@
 //! Engine names and how to build them: the one place that knows which engines exist.
 
 use silica_device::FileDevice;
-use silica_engine::{COMMON_METRICS, Metric, OptionValues, Result, unknown};
+use silica_engine::{
+    COMMON_METRICS, Error, ErrorKind, Ingest, Metric, OptionValues, Result, unknown,
+};
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// An engine that keyspaces can be created with.
 pub type EngineSpec = silica_engine::EngineSpec<FileDevice>;
-
-/// Makes sorted files of entries in any order.
-pub(crate) type SortedFiles = silica_wip::TableFiles<FileDevice>;
-
-/// A maker of sorted files on `device`.
-pub(crate) fn sorted_files(
-    device: Arc<FileDevice>,
-    memory_bytes: u64,
-    file_bytes: u64,
-    id: u64,
-) -> SortedFiles {
-    let options = silica_wip::TableFileOptions {
-        memory_bytes: memory_bytes as usize,
-        file_bytes,
-        compression: silica_parts::table::Compression::None,
-        block_bytes: 4096,
-        id,
-    };
-    silica_wip::TableFiles::new(device, options)
-}
 
 /// Every metric that an engine of Silica may report: those that engines have in common, then each
 /// engine's own.
@@ -98,6 +80,16 @@ impl Registry {
         let spec = self.find(engine)?;
         let values = OptionValues::parse(spec.options, options)?;
         Ok((spec.forgets)(&values))
+    }
+
+    /// What makes files for bulk loads: of the first engine that takes such files in.
+    ///
+    /// # Errors
+    /// `Unsupported` if no engine does.
+    pub(crate) fn ingest(&self) -> Result<Ingest<FileDevice>> {
+        self.0.iter().find_map(|spec| spec.ingest).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "no engine takes sorted files; use `silica load`")
+        })
     }
 
     /// The engine that made the files of a directory, as far as they tell.

@@ -75,5 +75,5 @@ mod tests;
 pub use options::OPTIONS;
 pub use repair::{made, repair};
 pub use spec::{ENGINE, METRICS};
-pub use table_files::{TableFileOptions, TableFiles, TableFilesMade};
+pub use table_files::{TableFileOptions, TableFiles};
 pub use wip::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX, Wip};

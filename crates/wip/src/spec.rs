@@ -1,6 +1,6 @@
 //! The engine as the facade knows it.
 
-use crate::{OPTIONS, Wip, made, repair};
+use crate::{OPTIONS, TableFiles, Wip, made, repair};
 use silica_device::FileDevice;
 use silica_engine::{EngineSpec, Metric};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ pub static ENGINE: EngineSpec<FileDevice> = EngineSpec::new(
     |device, options, environment| Ok(Arc::new(Wip::open(device, options, environment)?)),
 )
 .with_repair(repair::<FileDevice>, made)
+.with_ingest(|device, options| Box::new(TableFiles::new(device, options.into())))
 .with_metrics(METRICS);
 
 /// What a store of `wip` counts that no other engine does.

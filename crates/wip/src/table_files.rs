@@ -10,12 +10,14 @@ use crate::run_cursor::RunCursor;
 use crate::wip::KEY_BYTES_MAX;
 use silica_base::{Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
-use silica_engine::EntryRef;
+use silica_engine::{EntryRef, SortedFiles, SortedFilesMade, SortedFilesOptions};
 use silica_parts::table::{Compression, TableBuilder, TableOptions, Version};
 use std::sync::Arc;
 
 /// Longest value of a table file, where values are not apart.
 pub(crate) const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a block at least, of files that a bulk load makes.
+const BLOCK_BYTES: usize = 4096;
 /// Runs that are merged at once; more are first merged into larger ones.
 const RUNS_MAX: usize = 128;
 /// What an entry takes in memory besides its bytes.
@@ -43,13 +45,17 @@ pub struct TableFileOptions {
     pub id: u64,
 }
 
-/// Files that were made.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TableFilesMade {
-    /// Their names on the device, in the order of their keys; none where there was no entry.
-    pub names: Vec<String>,
-    /// Entries in them.
-    pub entries: u64,
+impl From<&SortedFilesOptions> for TableFileOptions {
+    /// What every store of this engine can take in: blocks of the usual size, not compressed.
+    fn from(options: &SortedFilesOptions) -> Self {
+        TableFileOptions {
+            memory_bytes: usize::try_from(options.memory_bytes).unwrap_or(usize::MAX),
+            file_bytes: options.file_bytes,
+            compression: Compression::None,
+            block_bytes: BLOCK_BYTES,
+            id: options.id,
+        }
+    }
 }
 
 /// Takes entries and makes files of them. After an error nothing in the directory is of any use.
@@ -98,6 +104,16 @@ impl Owned {
     }
 }
 
+impl<D: Device> SortedFiles for TableFiles<D> {
+    fn put(&mut self, key: &[u8], entry: EntryRef<'_>) -> Result<()> {
+        TableFiles::put(self, key, entry)
+    }
+
+    fn finish(self: Box<Self>, progress: &mut dyn FnMut(u64, u64)) -> Result<SortedFilesMade> {
+        TableFiles::finish(*self, progress)
+    }
+}
+
 impl<D: Device> TableFiles<D> {
     /// Makes them on `device`, where nothing else is.
     pub fn new(device: Arc<D>, options: TableFileOptions) -> Self {
@@ -132,10 +148,10 @@ impl<D: Device> TableFiles<D> {
     }
 
     /// Makes the files. `progress` is told of entries that are in them and of all that came.
-    pub fn finish(mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<TableFilesMade> {
+    pub fn finish(mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<SortedFilesMade> {
         if self.runs.is_empty() && self.pending.is_empty() {
             self.end_first()?;
-            let Some((_, run)) = self.runs.pop() else { return Ok(TableFilesMade::default()) };
+            let Some((_, run)) = self.runs.pop() else { return Ok(SortedFilesMade::default()) };
             return Ok(self.made(&run));
         }
         self.spill()?;
@@ -145,9 +161,9 @@ impl<D: Device> TableFiles<D> {
         Ok(self.made(&merged))
     }
 
-    fn made(&self, run: &Run<D>) -> TableFilesMade {
+    fn made(&self, run: &Run<D>) -> SortedFilesMade {
         let tables = run.iter().map(|part| &part.table.table);
-        TableFilesMade {
+        SortedFilesMade {
             names: tables.clone().map(|table| table.name().to_owned()).collect(),
             entries: tables.map(|table| table.footer().versions).sum(),
         }
