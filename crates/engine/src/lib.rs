@@ -21,6 +21,7 @@ pub mod optimistic;
 mod options;
 mod ordered;
 pub mod part;
+mod shared;
 mod spec;
 mod stages;
 #[cfg(any(test, feature = "testkit"))]
@@ -44,6 +45,7 @@ pub use ordered::{
     EntryIter, INGESTED, Ingested, KeyRange, Near, Ordered, RangeSize, Reads, Snapshot, SortedFile,
     keys_of_ranges,
 };
+pub use shared::{OwnEntries, scan_own};
 pub use silica_base::{Error, ErrorKind, Result};
 pub use spec::{
     EngineSpec, Ingest, Medium, Open, Repair, SortedFiles, SortedFilesMade, SortedFilesOptions,

@@ -8,13 +8,10 @@ use crate::mica::Mica;
 use silica_base::{HashSeed, Result};
 use silica_engine::{
     Admin, Atomic, Budget, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Expected,
-    GetSink, MetricVisitor, Op, Progress, Scan, Shard, Sharded, Stage, StageWatch, Stages, Update,
-    WriteBatch,
+    GetSink, MetricVisitor, Op, OwnEntries, Progress, Scan, Shard, Sharded, Stage, StageWatch,
+    Stages, Update, WriteBatch, scan_own,
 };
 use std::sync::Arc;
-
-/// Entries of all databases that a scan visits before it goes on later.
-const VISITS_MAX: usize = 4096;
 
 /// A database.
 pub(crate) struct View {
@@ -30,12 +27,7 @@ fn with_ops<T>(naming: &Naming, ops: &[Op<'_>], work: impl FnOnce(&[Op<'_>]) -> 
         return work(ops);
     }
     let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
-    naming.with_keys(&keys, |stored| {
-        let kinds = ops.iter().map(|op| op.kind);
-        let ops: Vec<Op<'_>> =
-            stored.iter().zip(kinds).map(|(key, kind)| Op { key, kind }).collect();
-        work(&ops)
-    })
+    naming.with_keys(&keys, |stored| work(&Op::on_keys(ops, stored)))
 }
 
 impl View {
@@ -103,10 +95,10 @@ impl Engine for View {
     /// The figures of all databases stand with the space that is the first database at first, so
     /// that sums over all databases are right.
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        let entries = self.mica.entries_of(self.naming.space()) as f64;
+        let entries = self.mica.entries_of(self.naming.space());
         match self.is_first() {
-            true => self.mica.metrics(&mut Own { visitor, entries }),
-            false => visitor.metric("entries_estimate", entries),
+            true => self.mica.metrics(&mut OwnEntries { visitor, entries }),
+            false => visitor.metric("entries_estimate", entries as f64),
         }
     }
 
@@ -131,18 +123,6 @@ impl Engine for View {
     }
 }
 
-/// Metrics of a whole cache, but for the entries, which are those of one database.
-struct Own<'v> {
-    visitor: &'v mut dyn MetricVisitor,
-    entries: f64,
-}
-
-impl MetricVisitor for Own<'_> {
-    fn metric(&mut self, name: &'static str, value: f64) {
-        self.visitor.metric(name, if name == "entries_estimate" { self.entries } else { value });
-    }
-}
-
 impl Scan for View {
     fn scan(
         &self,
@@ -150,20 +130,7 @@ impl Scan for View {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
-        let (mut found, mut visits, mut next) = (0, 0, Some(cursor));
-        while let Some(cursor) = next
-            && found < limit.max(1)
-            && (visits < VISITS_MAX || limit > VISITS_MAX)
-        {
-            next = self.mica.scan(cursor, limit.max(1) - found, &mut |stored, entry| {
-                visits += 1;
-                if let Some(key) = self.naming.key_of(stored) {
-                    found += 1;
-                    visit(key, entry);
-                }
-            })?;
-        }
-        Ok(next)
+        scan_own(&*self.mica, cursor, limit, |stored| self.naming.key_of(stored), visit)
     }
 
     fn cursor_of(&self, key: &[u8]) -> u64 {

@@ -1,7 +1,8 @@
 //! A cache in memory, without a directory.
 
+use crate::OpenOptions;
+use crate::expiry::entry_for;
 use crate::expiry::{self, TimeToLive};
-use crate::{OpenOptions, expires_after};
 use silica_engine::{
     Admin, Atomic, Count, Durability, Engine, EngineExt, EntryRef, Error, ErrorKind, MetricsMap,
     Result, Scan, Update, WriteBatch,
@@ -107,8 +108,7 @@ impl Cache {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_unix_ms = expires_after(ttl)?;
-        let entry = EntryRef { expires_unix_ms, ..EntryRef::new(value.as_ref()) };
+        let entry = entry_for(value.as_ref(), ttl)?;
         let mut batch = WriteBatch::new();
         batch.put_entry(key.as_ref(), entry);
         self.write(&batch)

@@ -31,6 +31,14 @@ fn now_unix_ms() -> u64 {
     SystemClock::default().unix_ms()
 }
 
+/// The entry of a value that lives for `ttl` from now on.
+///
+/// # Errors
+/// Those of [`expires_after`].
+pub(crate) fn entry_for(value: &[u8], ttl: Duration) -> Result<EntryRef<'_>> {
+    Ok(EntryRef { expires_unix_ms: expires_after(ttl)?, ..EntryRef::new(value) })
+}
+
 /// The moment, in milliseconds since the Unix epoch, at which an entry expires that lives for `ttl`
 /// from now on: what [`EntryRef::expires_unix_ms`] takes. Parts of a millisecond count as a whole
 /// one, so nothing expires early.
@@ -96,8 +104,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_unix_ms = expires_after(ttl)?;
-        let entry = EntryRef { expires_unix_ms, ..EntryRef::new(value.as_ref()) };
+        let entry = entry_for(value.as_ref(), ttl)?;
         let mut batch = WriteBatch::new();
         batch.put_entry(key.as_ref(), entry);
         self.write(&batch)

@@ -2,9 +2,10 @@
 
 use super::pool::{Call, Owned, Pool, Write};
 use super::range::Range;
+use crate::Transaction;
 use crate::expiry::TimeToLive;
+use crate::expiry::entry_for;
 use crate::ordered::Bounds;
-use crate::{Transaction, expires_after};
 use silica_engine::{Count, Durability, EntryRef, Result, Update, WriteBatch};
 use std::time::Duration;
 
@@ -69,8 +70,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let expires_unix_ms = expires_after(ttl)?;
-        let entry = EntryRef { expires_unix_ms, ..EntryRef::new(value.as_ref()) };
+        let entry = entry_for(value.as_ref(), ttl)?;
         let mut batch = WriteBatch::new();
         batch.put_entry(key.as_ref(), entry);
         self.write(&batch).await

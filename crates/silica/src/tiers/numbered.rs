@@ -3,13 +3,11 @@
 use super::databases::All;
 use silica_engine::{
     Admin, Atomic, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef, Expected, GetSink,
-    Intent, Layer, MetricVisitor, Op, Result, Scan, Sharded, Stages, Update, WriteBatch,
+    Intent, Layer, MetricVisitor, Op, OwnEntries, Result, Scan, Sharded, Stages, Update,
+    WriteBatch, scan_own,
 };
 use silica_parts::spaces::{Naming, PREFIX_BYTES};
 use std::sync::Arc;
-
-/// Entries of all databases that a scan visits before it goes on later.
-const VISITS_MAX: usize = 4096;
 
 /// A database.
 pub(super) struct Numbered {
@@ -32,11 +30,7 @@ impl Numbered {
             return work(ops);
         }
         let keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
-        self.naming.with_keys(&keys, |stored| {
-            let pairs = stored.iter().zip(ops);
-            let ops: Vec<_> = pairs.map(|(key, op)| Op { key, kind: op.kind }).collect();
-            work(&ops)
-        })
+        self.naming.with_keys(&keys, |stored| work(&Op::on_keys(ops, stored)))
     }
 
     /// Calls `write` with the batch as it is stored, while nobody clears the database.
@@ -123,10 +117,10 @@ impl Layer for Numbered {
     /// The figures of all databases stand with the one that is database 0 at first, so that sums
     /// over all are right.
     fn metrics(&self, visitor: &mut dyn MetricVisitor) {
-        let entries = self.all.count(self.naming.space()).map_or(0, |count| count.estimate) as f64;
+        let entries = self.all.count(self.naming.space()).map_or(0, |count| count.estimate);
         match self.is_first() {
-            true => self.all.engine.metrics(&mut Own { visitor, entries }),
-            false => visitor.metric("entries_estimate", entries),
+            true => self.all.engine.metrics(&mut OwnEntries { visitor, entries }),
+            false => visitor.metric("entries_estimate", entries as f64),
         }
     }
 
@@ -147,18 +141,6 @@ impl Layer for Numbered {
     }
 }
 
-/// Metrics of a whole cache, but for the entries, which are those of one database.
-struct Own<'v> {
-    visitor: &'v mut dyn MetricVisitor,
-    entries: f64,
-}
-
-impl MetricVisitor for Own<'_> {
-    fn metric(&mut self, name: &'static str, value: f64) {
-        self.visitor.metric(name, if name == "entries_estimate" { self.entries } else { value });
-    }
-}
-
 impl Scan for Numbered {
     fn scan(
         &self,
@@ -166,20 +148,7 @@ impl Scan for Numbered {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], EntryRef<'_>),
     ) -> Result<Option<u64>> {
-        let (mut found, mut visits, mut next) = (0, 0, Some(cursor));
-        while let Some(cursor) = next
-            && found < limit.max(1)
-            && (visits < VISITS_MAX || limit > VISITS_MAX)
-        {
-            next = self.scanner().scan(cursor, limit.max(1) - found, &mut |stored, entry| {
-                visits += 1;
-                if let Some(key) = self.naming.key_of(stored) {
-                    found += 1;
-                    visit(key, entry);
-                }
-            })?;
-        }
-        Ok(next)
+        scan_own(self.scanner(), cursor, limit, |stored| self.naming.key_of(stored), visit)
     }
 
     fn cursor_of(&self, key: &[u8]) -> u64 {
