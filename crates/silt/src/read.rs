@@ -10,23 +10,14 @@ use crate::partition::{Stores, Version};
 use crate::partitions::Partitions;
 use crate::sorted_store::{Plan, SortedStore};
 use silica_base::{AlignedBuf, BiasedRead, Error, ErrorKind, KeyHash, Result};
-use silica_device::{Device, Read, ReadQueue};
+use silica_device::{Device, Read};
 use silica_engine::optimistic::Seen;
 use silica_engine::{EntryRef, GetSink, Stage, StageWatch, Unwatched};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::Pointer;
-use std::cell::Cell;
+use silica_parts::{ReadDone, ReadWindow};
 use std::mem::take;
 use std::sync::Arc;
-
-thread_local! {
-    /// Read buffers that one burst leaves to the next.
-    static BUFFERS: Cell<Vec<AlignedBuf>> = const { Cell::new(Vec::new()) };
-}
-
-/// Buffers kept per thread, and the largest one worth keeping.
-const BUFFERS_KEPT: usize = 64;
-const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
 /// A key that the log stores did not answer, on its way through the other stores.
 struct Lookup<D: Device> {
@@ -122,9 +113,8 @@ impl<D: Device> Reads<D> {
             keys,
             found,
             watch,
-            reads: self.ground.device.reads(self.ground.config.read_depth),
+            reads: ReadWindow::new(&*self.ground.device, self.ground.config.read_depth),
             planned: Vec::new(),
-            buffers: None,
             tally: Tally::default(),
         };
         if let [key] = keys {
@@ -141,9 +131,6 @@ impl<D: Device> Reads<D> {
         while let Some(done) = burst.next_read() {
             burst.end_read(done)?;
             burst.begin_reads()?;
-        }
-        if let Some(buffers) = burst.buffers {
-            BUFFERS.set(buffers);
         }
         Ok(burst.tally)
     }
@@ -245,18 +232,16 @@ struct Burst<'b, 'f, D: Device, W> {
     keys: &'b [&'b [u8]],
     found: &'b mut OnFrame<'f>,
     watch: W,
-    reads: D::Reads<'b, Lookup<D>>,
+    reads: ReadWindow<'b, D, Lookup<D>>,
     /// Found while the window was full.
     planned: Vec<(Lookup<D>, Extent)>,
-    /// Those of the thread, once one is needed.
-    buffers: Option<Vec<AlignedBuf>>,
     tally: Tally,
 }
 
 impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     /// Waits for a read in flight.
     #[inline]
-    fn next_read(&mut self) -> Option<(Read<Lookup<D>>, Result<usize>)> {
+    fn next_read(&mut self) -> Option<ReadDone<Lookup<D>>> {
         self.watch.enter(Stage::Device);
         let done = self.reads.pop();
         self.watch.enter(Stage::Other);
@@ -331,13 +316,11 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     /// that ended before that one is searched: the device never waits for the processor.
     fn begin_reads(&mut self) -> Result<()> {
         while let Some((lookup, extent)) = self.planned.pop() {
-            let done = if self.reads.is_full() { self.next_read() } else { None };
-            let buffers = self.buffers.get_or_insert_with(|| BUFFERS.take());
-            let mut buf = buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
-            buf.resize(extent.bytes());
+            self.watch.enter(Stage::Device);
+            let done = self.reads.make_room();
             self.tally.reads += 1;
             self.watch.enter(Stage::Queue);
-            self.reads.push(Read { of: lookup, offset: extent.offset(), buf });
+            self.reads.push(lookup, extent.offset(), extent.bytes());
             if let Some(done) = done {
                 self.end_read(done)?;
             }
@@ -361,7 +344,7 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
     }
 
     /// Searches what a read brought, and goes on with its key.
-    fn end_read(&mut self, (read, filled): (Read<Lookup<D>>, Result<usize>)) -> Result<()> {
+    fn end_read(&mut self, (read, filled): ReadDone<Lookup<D>>) -> Result<()> {
         let Read { of: lookup, offset, mut buf } = read;
         let filled = filled?;
         if filled < buf.len() {
@@ -369,10 +352,7 @@ impl<D: Device, W: StageWatch> Burst<'_, '_, D, W> {
             return Err(Error::corruption(lookup.reader().name(), at, "the file ends early"));
         }
         let undecided = self.search(lookup, &mut buf)?;
-        let buffers = self.buffers.get_or_insert_default();
-        if buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
-            buffers.push(buf);
-        }
+        self.reads.keep(buf);
         undecided.map_or(Ok(()), |lookup| self.go_on(lookup))
     }
 

@@ -11,12 +11,12 @@ use crate::contents::{Contents, gone};
 use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
 use arc_swap::Guard;
 use silica_base::{AlignedBuf, Error, Result};
-use silica_device::{Device, Read, ReadQueue};
+use silica_device::{Device, Read};
 use silica_engine::{EntryRef, GetSink, Intent, Stage, StageWatch, Unwatched};
-use silica_parts::CachedBlock;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::{self, Lookup, Table};
 use silica_parts::value_log::{Pointer, RecordRead};
+use silica_parts::{CachedBlock, ReadDone, ReadWindow};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -25,9 +25,6 @@ thread_local! {
     static SPARE: Cell<Spare> = const { Cell::new(NOTHING) };
 }
 
-/// Buffers kept per thread, and the largest one worth keeping.
-const BUFFERS_KEPT: usize = 64;
-const BUFFER_BYTES_KEPT: usize = 64 << 10;
 /// Longer values are read one after the other: many of them at once would take much memory, and
 /// the device has enough to do with one.
 const TOGETHER_BYTES_MAX: usize = 128 << 10;
@@ -42,15 +39,13 @@ const LOCATED: usize = 4;
 /// Memory that is used again.
 #[derive(Default)]
 struct Spare {
-    /// Of reads.
-    buffers: Vec<AlignedBuf>,
     /// Hashes of a group's keys.
     keys: Vec<u64>,
     /// Blocks that are not in the cache yet.
     fresh: Fresh,
 }
 
-const NOTHING: Spare = Spare { buffers: Vec::new(), keys: Vec::new(), fresh: Fresh::NOTHING };
+const NOTHING: Spare = Spare { keys: Vec::new(), fresh: Fresh::NOTHING };
 
 /// A key that no memtable has, on its way through the runs.
 struct Search<D: Device> {
@@ -168,7 +163,7 @@ fn read<D: Device, W: StageWatch>(
     (sink, left): (&mut dyn GetSink, Option<&mut Vec<usize>>),
     watch: W,
 ) -> Result<()> {
-    let Spare { buffers, keys: hashes, fresh } = SPARE.take();
+    let Spare { keys: hashes, fresh } = SPARE.take();
     let fresh = fresh.of(&contents.tables.cache);
     let left_before = left.as_ref().map_or(0, |left| left.len());
     let mut burst = Burst {
@@ -180,11 +175,10 @@ fn read<D: Device, W: StageWatch>(
         sink,
         left,
         watch,
-        reads: None,
+        reads: ReadWindow::new(&*contents.device, contents.config.read_depth),
         planned: Vec::new(),
         located: Vec::new(),
         here: Vec::new(),
-        buffers,
         fresh,
         plain: Vec::new(),
         gone: Vec::new(),
@@ -202,8 +196,8 @@ fn read<D: Device, W: StageWatch>(
     calls.add(|c| &c.get_reads, burst.device_reads);
     calls.add(|c| &c.false_positives, burst.false_positives);
     contents.tables.cache.count(burst.cache_hits, burst.device_reads);
-    let Burst { buffers, fresh, .. } = burst;
-    SPARE.set(Spare { buffers, fresh, keys: result? });
+    let Burst { fresh, .. } = burst;
+    SPARE.set(Spare { fresh, keys: result? });
     Ok(())
 }
 
@@ -221,8 +215,7 @@ struct Burst<'b, D: Device, W> {
     /// Where keys go that a device would have to be asked for, if none may be.
     left: Option<&'b mut Vec<usize>>,
     watch: W,
-    /// Begun with the first read.
-    reads: Option<D::Reads<'b, Asked<D>>>,
+    reads: ReadWindow<'b, D, Asked<D>>,
     /// What is to be read next.
     planned: Vec<Asked<D>>,
     /// Searches that have come to a part, where there are several keys: the memory of their tables'
@@ -231,7 +224,6 @@ struct Burst<'b, D: Device, W> {
     /// Searches whose blocks the cache has, where there are several: the memory of all of them is
     /// asked for before the first is searched.
     here: Vec<(Search<D>, CachedBlock)>,
-    buffers: Vec<AlignedBuf>,
     /// Blocks that are not in the cache yet.
     fresh: Fresh,
     /// Where blocks are decompressed to.
@@ -273,8 +265,8 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
             }
             self.go_on_all()?;
         }
-        if let Some(reads) = &mut self.reads {
-            reads.start();
+        if self.reads.has_begun() {
+            self.reads.start();
             self.keep_fresh();
         }
         while let Some(done) = self.next_read() {
@@ -286,10 +278,12 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
 
     /// Waits for a read in flight.
     #[inline]
-    fn next_read(&mut self) -> Option<(Read<Asked<D>>, Result<usize>)> {
-        let reads = self.reads.as_mut()?;
+    fn next_read(&mut self) -> Option<ReadDone<Asked<D>>> {
+        if !self.reads.has_begun() {
+            return None;
+        }
         self.watch.enter(Stage::Device);
-        let done = reads.pop();
+        let done = self.reads.pop();
         self.watch.enter(Stage::Other);
         done
     }
@@ -532,15 +526,10 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
             if len > TOGETHER_BYTES_MAX && !self.make_way(&asked, len)? {
                 continue;
             }
-            let mut buf = self.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(0));
-            buf.resize(len);
-            let contents = self.contents;
-            let reads =
-                self.reads.get_or_insert_with(|| contents.device.reads(contents.config.read_depth));
             self.watch.enter(Stage::Device);
-            let done = if reads.is_full() { reads.pop() } else { None };
+            let done = self.reads.make_room();
             self.watch.enter(Stage::Queue);
-            reads.push(Read { of: asked, offset, buf });
+            self.reads.push(asked, offset, len);
             if let Some(done) = done {
                 self.end_read(done)?;
             }
@@ -561,7 +550,7 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
     }
 
     /// Passes on the value that a read brought, or searches the block and goes on with its key.
-    fn end_read(&mut self, (read, filled): (Read<Asked<D>>, Result<usize>)) -> Result<()> {
+    fn end_read(&mut self, (read, filled): ReadDone<Asked<D>>) -> Result<()> {
         let (Read { of, offset, buf }, filled) = (read, filled?);
         match of {
             Asked::Block { search, table, block } => {
@@ -575,7 +564,7 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
                 let value = record.value(&buf[..filled], self.keys[index])?;
                 self.sink.found(index, EntryRef { value, expires_unix_ms, user_bits });
                 self.hits += 1;
-                self.keep(buf);
+                self.reads.keep(buf);
                 Ok(())
             }
         }
@@ -597,7 +586,7 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
         let is_buf = std::ptr::eq(bytes.as_ptr(), buf.as_ptr());
         self.watch.enter(Stage::Cache);
         if !self.keeps {
-            self.keep(buf);
+            self.reads.keep(buf);
         } else if self.keys.len() > 1 && is_buf && buf.capacity() <= BLOCK_BYTES_MAX {
             if self.fresh.is_full() {
                 self.keep_fresh();
@@ -605,7 +594,7 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
             self.fresh.add(id, buf, len);
         } else {
             self.contents.tables.cache.insert(id, bytes);
-            self.keep(buf);
+            self.reads.keep(buf);
         }
         self.plain = plain;
         if search.goes_on(self.keys[search.index], &said) { self.go_on(search) } else { Ok(()) }
@@ -613,17 +602,6 @@ impl<D: Device, W: StageWatch> Burst<'_, D, W> {
 
     /// Puts blocks that are not in the cache yet into it.
     fn keep_fresh(&mut self) {
-        self.fresh.keep(&self.contents.tables.cache, |buf| keep(&mut self.buffers, buf));
-    }
-
-    /// Keeps a buffer for the next read.
-    fn keep(&mut self, buf: AlignedBuf) {
-        keep(&mut self.buffers, buf);
-    }
-}
-
-fn keep(buffers: &mut Vec<AlignedBuf>, buf: AlignedBuf) {
-    if buffers.len() < BUFFERS_KEPT && buf.capacity() <= BUFFER_BYTES_KEPT {
-        buffers.push(buf);
+        self.fresh.keep(&self.contents.tables.cache, |buf| self.reads.keep(buf));
     }
 }
