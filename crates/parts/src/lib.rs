@@ -18,6 +18,7 @@ mod read_window;
 mod room;
 mod room_watch;
 pub mod spaces;
+pub mod store_log;
 pub mod table;
 pub mod value_log;
 pub mod wal;

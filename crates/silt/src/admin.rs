@@ -8,6 +8,7 @@ use silica_device::{Device, LogFile};
 use silica_engine::{Admin, Checkpoint, Count};
 use silica_parts::cuckoo::CuckooTable;
 use silica_parts::manifest;
+use silica_parts::store_log::Piece;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -63,31 +64,19 @@ impl<D: Device> Admin for Silt<D> {
         let _conversion = self.scheduler.conversions.hold();
         let _merge = self.scheduler.merges.hold();
         let _upkeep = self.scheduler.reclaims.hold();
-        let (state, segments, lens, values) = {
+        let mut cut = {
             let _writer = self.intake.writer.lock().expect("no panic while held");
-            // In this order: what the state says needs no segment that is not in the list. The
-            // log's oldest ones may go meanwhile.
-            let segments = self.journal.log.segments();
-            let mut state = self.journal.book.lock().expect("no panic while held").state.clone();
-            state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
-            state.durable_end = state.durable_end.max(self.journal.log.end_of_records());
-            let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
-            let values = self.journal.values.segments();
-            // One that is only named has no value yet that anything points at.
-            state.values.segments.retain(|number| values.iter().any(|s| s.number == *number));
-            (state, segments, lens, values)
+            self.journal.cut()
         };
         self.journal.sync_log()?;
         for partition in self.partitions.iter() {
             partition.version().store_names().try_for_each(|name| target.immutable(&name))?;
         }
-        for (segment, len) in segments.iter().zip(lens) {
-            if state.log_segments.contains(&segment.number) {
-                segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
-            }
-        }
-        self.journal.checkpoint_values(&values, &state, target)?;
-        for (name, bytes) in manifest::files(MAKER, &state.encode()) {
+        cut.copy(&mut |piece| match piece {
+            Piece::Whole(name) => target.immutable(name),
+            Piece::Bytes(name, bytes) => target.piece(name, bytes),
+        })?;
+        for (name, bytes) in manifest::files(MAKER, &cut.state.encode()) {
             target.piece(&name, &bytes)?;
         }
         Ok(())

@@ -74,7 +74,7 @@ fn a_value_segment_that_is_only_named_is_not_in_a_checkpoint() {
     let store = open(&device);
     (0..30u64).for_each(|n| put(&store, &n.to_le_bytes(), n));
     // As another thread does before the segment takes values.
-    let next = store.journal.book.lock().expect("no panic").state.values.next;
+    let next = store.journal.with_state(|state| state.values.next);
     store.journal.edit(&[Edit::ValueSegment(next)]).expect("an edit");
     let copy = checkpoint(&store, &device);
     assert_eq!(copy.get(&7u64.to_le_bytes()).expect("a get"), Some(7u64.to_le_bytes().repeat(50)));
@@ -93,7 +93,7 @@ fn a_log_segment_that_is_about_to_go_is_not_in_a_checkpoint() {
         store.journal.log.segments().iter().map(|s| s.number).min().expect("the last one") - 1;
     assert!(gone > 0, "one was released");
     // As it is for another thread before the manifest forgets it.
-    store.journal.book.lock().expect("no panic").state.log_segments.insert(0, gone);
+    store.journal.edit(&[Edit::LogSegment(gone)]).expect("an edit");
     let copy = checkpoint(&store, &device);
     assert_eq!(copy.get(&7u64.to_le_bytes()).expect("a get"), Some(7u64.to_le_bytes().repeat(50)));
 }

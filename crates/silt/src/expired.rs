@@ -96,7 +96,7 @@ impl<D: Device> Partitions<D> {
     /// Bytes that may have expired.
     pub(crate) fn expired_bytes_max(&self, view: &View) -> u64 {
         let expired = view.stored.bytes() + view.logged.bytes();
-        let all = view.file_bytes + view.logged_bytes + self.journal.value_log_live_bytes();
+        let all = view.file_bytes + view.logged_bytes + self.journal.values.bytes().1;
         let unexpired = all.saturating_sub(expired);
         let floor = (self.ground.log_bytes_max() / FLOOR_PART).min(FLOOR_BYTES_MAX);
         (unexpired / 100 * self.ground.config.merge_ratio_percent).max(floor)

@@ -66,6 +66,11 @@ impl<D: Device> Ground<D> {
         frame.expires_unix_ms != 0 && frame.expires_unix_ms <= self.clock.unix_ms()
     }
 
+    /// Counts bytes that were written to the value log.
+    pub(crate) fn note_stored_values(&self, bytes: u64) {
+        self.metrics.value_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Name and id of a new table file.
     pub(crate) fn new_table(&self, kind: Table) -> (String, u64) {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);

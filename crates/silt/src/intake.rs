@@ -1,7 +1,7 @@
 //! How entries come in: frames → one log record → tables, by one writer at a time.
 
 use crate::ground::Ground;
-use crate::journal::Journal;
+use crate::journal::{Journal, note_dead_value};
 use crate::partition::{InLog, NewFrame, Stores};
 use crate::partitions::Partitions;
 use crate::state::Edit;
@@ -188,7 +188,7 @@ impl<D: Device> Intake<D> {
     fn note_overwritten(&self, old: &Option<InLog<'_>>) {
         if let Some(old) = old.as_ref().filter(|o| o.active_slot.is_some()) {
             self.ground.metrics.overwrites_in_log_store.fetch_add(1, Ordering::Relaxed);
-            self.journal.note_dead_value(&old.frame);
+            note_dead_value(&self.journal, &old.frame);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::store_stream::StoreStream;
 use silica_base::{KeyHash, Result};
 use silica_device::Device;
 use silica_parts::frame::Frame;
+use silica_parts::value_log::Garbage;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -193,7 +194,9 @@ impl<D: Device> Merges<D> {
         self.partitions.discard(&job.inputs);
         if !job.dead_values.is_empty() {
             job.dead_values.iter().for_each(|pointer| self.journal.values.note_dead_at(pointer));
-            self.journal.note_dead_values()?;
+            // So that it is known after the next open. One edit, since each is a sync.
+            let garbage = self.journal.garbage_edit(&Garbage::default());
+            garbage.map_or(Ok(()), |edit| self.journal.edit(&[edit]))?;
         }
         add(&self.ground.metrics.merges, 1);
         add(&self.ground.metrics.merged_entries, entries);

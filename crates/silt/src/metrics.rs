@@ -119,11 +119,11 @@ impl<D: Device> Silt<D> {
         let mean = bytes as f64 / entries.max(1) as f64;
         let newest = (mean * self.partitions.count_from(sizes).estimate as f64) as u64;
         let expired = self.partitions.view_expired().stored.bytes();
-        (newest + self.journal.value_log_live_bytes()).saturating_sub(expired)
+        (newest + self.journal.values.bytes().1).saturating_sub(expired)
     }
 
     fn disk_bytes(&self, sizes: &Sizes) -> u64 {
-        sizes.table_file_bytes + self.journal.log.file_bytes() + self.journal.value_log_bytes()
+        sizes.table_file_bytes + self.journal.log.file_bytes() + self.journal.values.bytes().0
     }
 }
 

@@ -5,7 +5,7 @@ use crate::files::{Table, table_id, table_name, table_number};
 use crate::ground::Ground;
 use crate::hash_store::HashStore;
 use crate::intake::Intake;
-use crate::journal::{Book, Journal};
+use crate::journal::Journal;
 use crate::options::Config;
 use crate::partition::{Partition, Version};
 use crate::partitions::Partitions;
@@ -15,13 +15,13 @@ use crate::shape::staggered;
 use crate::silt::{DESCRIPTOR, Silt};
 use crate::sorted_store::SortedStore;
 use crate::space::Space;
-use crate::state::{Edit, MAKER, PartitionState, StoreState};
+use crate::state::{MAKER, PartitionState, StoreState};
 use silica_base::{HashSeed, Result};
 use silica_device::Device;
 use silica_engine::{Environment, OptionValues};
 use silica_parts::Room;
 use silica_parts::cuckoo::CuckooTable;
-use silica_parts::manifest::Manifest;
+use silica_parts::manifest::{Book, Manifest};
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, Wal};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl<D: Device> Silt<D> {
         let (book, config) = open_book(&device, options, environment.seed)?;
         let room = Room::of(&*device, config.room_enough())?;
         let config = config.within(room, options);
-        let state = &book.state;
+        let state = book.state();
         let hasher = hasher.unwrap_or_else(|| state.seed.into());
         let next_file = remove_orphans(&*device, state)?;
         let segments = wal::open_segments(&*device, state.store_id, &state.log_segments)?;
@@ -78,7 +78,7 @@ impl<D: Device> Silt<D> {
         let ground = Ground::new(device.clone(), clock, hasher, store_id, config, next_file);
         let ground = Arc::new(ground);
         let log = Wal::new(device, store_id, ground.segment_bytes(), segments, log_end);
-        let journal = Arc::new(Journal::new(Arc::clone(&ground), log, values, book));
+        let journal = Arc::new(Journal::new(log, values, book));
         let (over, journaled) = (Arc::clone(&ground), Arc::clone(&journal));
         let partitions = Arc::new(Partitions::new(over, journaled, partitions));
         let space = Arc::new(Space::new(&partitions));
@@ -104,20 +104,16 @@ fn open_book<D: Device>(
     device: &Arc<D>,
     options: &OptionValues,
     seed: HashSeed,
-) -> Result<(Book<D>, Config)> {
+) -> Result<(Book<D, StoreState>, Config)> {
     let Some(opened) = Manifest::open(device.clone(), MAKER)? else {
         let config = Config::new(options, None)?;
         let state = StoreState::new(seed.hash(b"store id").high(), seed, config.partition_bits);
-        let manifest = Manifest::create(device.clone(), MAKER, &state.encode())?;
-        return Ok((Book { manifest, state, edits: 0 }, config));
+        return Ok((Book::create(device.clone(), MAKER, state)?, config));
     };
-    let mut state = StoreState::decode(&opened.snapshot)?;
-    for edit in &opened.edits {
-        state.apply(&Edit::decode(edit)?);
-    }
-    let config = Config::new(options, Some(state.partition_bits))?;
-    let edits = opened.edits.len() as u32;
-    Ok((Book { manifest: opened.manifest, state, edits }, config))
+    let state = StoreState::decode(&opened.snapshot)?;
+    let book = Book::open(opened, state)?;
+    let config = Config::new(options, Some(book.state().partition_bits))?;
+    Ok((book, config))
 }
 
 /// Removes files that the manifest does not name (left by a crash); the next free file number.

@@ -92,9 +92,7 @@ impl<D: Device> Partitions<D> {
     /// Lets go of log segments that no partition needs.
     pub(crate) fn release_log(&self) -> Result<()> {
         let floors = self.list.iter().map(|p| p.version().floor);
-        let gone = self.journal.log.release_below(floors.min().unwrap_or(0));
-        let Some(last) = gone.last() else { return Ok(()) };
-        self.journal.edit(&[Edit::ReleaseLog(last.number + 1)])?;
+        let gone = self.journal.release_log_below(floors.min().unwrap_or(0))?;
         self.journal.log.retire(gone, !self.ground.is_short_of_space());
         Ok(())
     }

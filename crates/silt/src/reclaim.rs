@@ -11,7 +11,7 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{EntryRef, Op, OpKind};
 use silica_parts::frame::Frame;
-use silica_parts::value_log::{Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
+use silica_parts::value_log::{self, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The segment that is reclaimed, and what that takes: its values are written anew.
@@ -55,7 +55,12 @@ impl<D: Device> Reclaims<D> {
         let mut held = self.hold();
         *held = None;
         let lives = |n: &&u32| self.journal.values.segment(**n).is_some();
-        garbage.iter().filter(lives).try_for_each(|n| self.journal.release_values(*n))
+        garbage.iter().filter(lives).try_for_each(|n| self.release_values(*n))
+    }
+
+    fn release_values(&self, number: u32) -> Result<()> {
+        self.journal.release_values(number)?;
+        self.ground.device.remove(&value_log::name(number))
     }
 
     /// One step of the value log's upkeep: full segments become durable and are opened for direct
@@ -67,7 +72,7 @@ impl<D: Device> Reclaims<D> {
             if self.journal.values.has_full() {
                 // The log first: it bounds what recovery has to look at.
                 self.journal.sync_log()?;
-                self.journal.sync_values()?;
+                self.journal.values.sync()?;
                 if self.journal.values.settle()? {
                     return Ok(Some(Reclaim::<D::File>::STEP_BYTES));
                 }
@@ -92,7 +97,7 @@ impl<D: Device> Reclaims<D> {
                 *slot = None;
                 // The new places of its values must be durable before the old ones go.
                 self.journal.sync_log()?;
-                self.journal.release_values(segment.number)?;
+                self.release_values(segment.number)?;
                 Ok(Some(bytes))
             }
             Err(error) => {
@@ -123,6 +128,7 @@ impl<D: Device> Reclaims<D> {
             } else {
                 let value = segment.read(&record.pointer, key)?;
                 stored = self.journal.store_values([Some((key, &value[..]))].into_iter())?;
+                self.ground.note_stored_values(stored.bytes);
                 self.space.note_space(stored.bytes);
                 OpKind::Put(EntryRef { value: b"", expires_unix_ms, user_bits })
             };

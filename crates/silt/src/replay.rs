@@ -17,7 +17,7 @@ const REPLAY_BURST: usize = 32;
 impl<D: Device> Intake<D> {
     /// Puts the log's records back into the tables.
     pub(crate) fn replay(&self) -> Result<()> {
-        let durable_end = self.journal.book.lock().expect("no panic while held").state.durable_end;
+        let durable_end = self.journal.with_state(|state| state.durable_end);
         let segments = self.journal.log.segments();
         let mut burst = Burst::new();
         let list: Vec<_> = segments.iter().cloned().collect();

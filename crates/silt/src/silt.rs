@@ -90,7 +90,9 @@ impl<D: Device> Engine for Silt<D> {
     }
 
     fn maintain(&self, budget: Budget) -> Result<Progress> {
-        let attended = self.journal.attend_log();
+        // While room is short it is left to merges, and to the writer who needs a segment.
+        let may_make = !self.ground.is_short_of_space();
+        let attended = self.journal.attend_log(may_make).map(drop);
         self.journal.spread_poison(attended.and_then(|()| self.scheduler.run_jobs(budget, true)))
     }
 

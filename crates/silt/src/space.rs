@@ -96,7 +96,7 @@ impl<D: Device> Space<D> {
     /// no more than what they overwrite.
     pub(crate) fn space_needed_bytes(&self) -> u64 {
         // Not more than what is there to be overwritten.
-        let overwritten = self.journal.log.end() + self.journal.value_log_bytes();
+        let overwritten = self.journal.log.end() + self.journal.values.bytes().0;
         self.merge_needed_bytes() + self.ground.log_bytes_max().min(overwritten)
     }
 

@@ -3,7 +3,8 @@
 //! `docs/formats/silt-manifest.md` has the bytes of snapshots and edits.
 
 use silica_base::{Error, ErrorKind, Format, HashSeed, Result, read_varint, write_varint};
-use silica_parts::manifest::Maker;
+use silica_parts::manifest::{Ledger, Maker};
+use silica_parts::store_log::{LogEdit, LogLedger, LogState};
 use silica_parts::value_log;
 
 /// What a manifest of this engine says of its maker.
@@ -146,6 +147,54 @@ impl StoreState {
             partitions,
             durable_end,
         })
+    }
+}
+
+impl Ledger for StoreState {
+    type Edit = Edit;
+
+    fn apply(&mut self, edit: &Edit) {
+        StoreState::apply(self, edit);
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        StoreState::encode(self)
+    }
+
+    fn encode_edit(edit: &Edit) -> Vec<u8> {
+        edit.encode()
+    }
+
+    fn decode_edit(bytes: &[u8]) -> Result<Edit> {
+        Edit::decode(bytes)
+    }
+}
+
+impl LogLedger for StoreState {
+    fn log_state(&mut self) -> LogState<'_> {
+        let StoreState { log_segments: segments, values, durable_end, .. } = self;
+        LogState { segments, values, durable_end }
+    }
+
+    fn values(&self) -> &value_log::State {
+        &self.values
+    }
+
+    fn durable_end(&self) -> u64 {
+        self.durable_end
+    }
+}
+
+impl From<LogEdit> for Edit {
+    fn from(edit: LogEdit) -> Edit {
+        match edit {
+            LogEdit::LogSegment(number) => Edit::LogSegment(number),
+            LogEdit::ReleaseLog(below) => Edit::ReleaseLog(below),
+            LogEdit::DurableEnd(end) => Edit::DurableEnd(end),
+            LogEdit::ValueSegment(number) => Edit::ValueSegment(number),
+            LogEdit::ReleaseValueSegment(number) => Edit::ReleaseValueSegment(number),
+            LogEdit::ValueDead(dead) => Edit::ValueDead(dead),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::packed::READ_AHEAD_BYTES;
 use crate::position::expand;
 use crate::silt::Silt;
+use crate::state::StoreState;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
 use silica_parts::frame::Frame;
@@ -34,7 +35,7 @@ impl<D: Device> Silt<D> {
 
     /// Every file that the manifest names is there, and the open stores are those it names.
     fn verify_files(&self) -> Result<()> {
-        let state = self.journal.book.lock().expect("no panic while held").state.clone();
+        let state = self.journal.with_state(StoreState::clone);
         let names = self.ground.device.list()?;
         let missing = |name: String| {
             let message = format!("{name} is missing although the manifest names it");

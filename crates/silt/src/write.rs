@@ -103,6 +103,7 @@ impl<D: Device> Silt<D> {
         let ops = batch.ops().iter();
         let stored =
             self.journal.store_values(ops.map(|op| Some((op.key, op.value_over(large_max)?))))?;
+        self.ground.note_stored_values(stored.bytes);
         self.space.note_space(stored.bytes);
         Ok(stored)
     }

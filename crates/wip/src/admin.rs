@@ -6,12 +6,12 @@ use crate::count::{count_entries, estimate_entries};
 use crate::inspect::describe;
 use crate::names::table_name;
 use crate::state::{Edit, MAKER};
-use crate::values::checkpoint_values;
 use crate::wip::Wip;
 use silica_base::Result;
-use silica_device::{Device, LogFile};
+use silica_device::Device;
 use silica_engine::{Admin, Checkpoint, Count, Durability};
 use silica_parts::manifest::{self, Ledger};
+use silica_parts::store_log::Piece;
 use silica_parts::value_log::Garbage;
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
@@ -57,30 +57,19 @@ impl<D: Device> Admin for Wip<D> {
 
     fn checkpoint(&self, target: &mut dyn Checkpoint) -> Result<()> {
         let _keeper = self.tables.keep_files();
-        let (state, segments, lens, values) = {
+        let mut cut = {
             let _writer = self.writer.lock();
-            // In this order: what the state says needs no segment that is not in the list.
-            let segments = self.log.segments();
-            let mut state = self.book.lock().expect("no panic while held").state().clone();
-            state.log_segments.retain(|number| segments.iter().any(|s| s.number == *number));
-            state.durable_end = state.durable_end.max(self.log.end_of_records());
-            let lens: Vec<u64> = segments.iter().map(|s| s.log.len()).collect();
-            let values = self.values.segments();
-            // One that is only named has no value yet that anything points at.
-            state.values.segments.retain(|number| values.iter().any(|s| s.number == *number));
-            (state, segments, lens, values)
+            self.cut()
         };
         self.sync_log()?;
-        for number in state.tables() {
+        for number in cut.state.tables() {
             target.immutable(&table_name(number))?;
         }
-        for (segment, len) in segments.iter().zip(lens) {
-            if state.log_segments.contains(&segment.number) {
-                segment.copy(len, &mut |name, bytes| target.piece(name, bytes))?;
-            }
-        }
-        checkpoint_values::<D>(&values, &state, target)?;
-        for (name, bytes) in manifest::files(MAKER, &state.encode()) {
+        cut.copy(&mut |piece| match piece {
+            Piece::Whole(name) => target.immutable(name),
+            Piece::Bytes(name, bytes) => target.piece(name, bytes),
+        })?;
+        for (name, bytes) in manifest::files(MAKER, &cut.state.encode()) {
             target.piece(&name, &bytes)?;
         }
         Ok(())

@@ -17,10 +17,11 @@ use silica_base::{Clock, Error, ErrorKind, HashSeed, Result};
 use silica_device::Device;
 use silica_engine::ChangeRing;
 use silica_engine::optimistic::Seen;
-use silica_parts::manifest::Book;
-use silica_parts::value_log::{Garbage, Pointer, ValueLog};
-use silica_parts::wal::{POSITION_BYTES, Wal};
+use silica_parts::store_log::StoreLog;
+use silica_parts::value_log::{Garbage, Pointer};
+use silica_parts::wal::POSITION_BYTES;
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module's documentation.
@@ -29,9 +30,8 @@ pub struct Contents<D: Device> {
     pub(crate) device: Arc<D>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seed: HashSeed,
-    pub(crate) log: Wal<D>,
-    pub(crate) values: ValueLog<D>,
-    pub(crate) book: Mutex<Book<D, StoreState>>,
+    /// Log, value log and manifest.
+    pub(crate) journal: StoreLog<D, StoreState>,
     pub(crate) buckets: ArcSwap<Buckets<D>>,
     pub(crate) install: Mutex<()>,
     /// Who writes in the usual way is in beside others; all else has the writer to itself.
@@ -95,35 +95,9 @@ impl<D: Device> Contents<D> {
         gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
     }
 
-    /// Makes `edits` durable in the manifest and applies them to the state.
-    pub(crate) fn edit(&self, edits: &[Edit]) -> Result<()> {
-        let mut book = self.book.lock().expect("no panic while held");
-        let result = book.edit(edits);
-        if book.is_poisoned() {
-            // What the manifest says is not known any more, so nothing may build on it.
-            self.log.poison();
-        }
-        result
-    }
-
-    /// Where a file or directory refuses further syncs, the whole store refuses further writes.
-    pub(crate) fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.poison_with(error))
-    }
-
-    pub(crate) fn poison_with(&self, error: &Error) {
-        if error.kind() == ErrorKind::Poisoned {
-            self.log.poison();
-        }
-    }
-
-    pub(crate) fn sync_log(&self) -> Result<()> {
-        self.log.sync(&|| self.values.sync())
-    }
-
     /// Syncs the log up to a position, and the values that it points at.
     pub(crate) fn sync_log_to(&self, position: u64) -> Result<()> {
-        self.log.sync_to(position * POSITION_BYTES, &|| self.values.sync())
+        self.sync_log_below(position * POSITION_BYTES)
     }
 
     /// Makes an edit of buckets, which leaves `garbage` in the value log, and removes the tables
@@ -140,15 +114,7 @@ impl<D: Device> Contents<D> {
 
     /// Numbers of the tables that the manifest names.
     pub(crate) fn named_tables(&self) -> BTreeSet<u64> {
-        self.book.lock().expect("no panic while held").state().tables()
-    }
-
-    /// Edits that say what is garbage now, `more` included, before the edit that makes it so.
-    pub(crate) fn garbage_edit(&self, more: &Garbage) -> Option<Edit> {
-        self.values.note(more);
-        let book = self.book.lock().expect("no panic while held");
-        let news = book.state().values.news_of(self.values.dead());
-        (!news.is_empty()).then_some(Edit::ValueDead(news))
+        self.with_state(StoreState::tables)
     }
 
     /// The value of `key` that a version which somebody sees points at.
@@ -261,19 +227,14 @@ impl<D: Device> Contents<D> {
     pub(crate) fn rest_log(&self) {
         self.log.rest_below(self.needed_from(self.log.end() / POSITION_BYTES));
     }
+}
 
-    /// Makes everything durable, and the manifest say so.
-    pub(crate) fn close(&self) -> Result<()> {
-        self.log.check()?;
-        self.sync_log()?;
-        let end = self.log.end_of_records();
-        let garbage = self.garbage_edit(&Garbage::default());
-        let mut book = self.book.lock().expect("no panic while held");
-        if book.state().durable_end < end {
-            book.edit(&[Edit::DurableEnd(end)])?;
-        }
-        garbage.map_or(Ok(()), |edit| book.edit(&[edit]))?;
-        book.close()
+/// Log, value log and manifest are asked as if they were the contents themselves.
+impl<D: Device> Deref for Contents<D> {
+    type Target = StoreLog<D, StoreState>;
+
+    fn deref(&self) -> &StoreLog<D, StoreState> {
+        &self.journal
     }
 }
 

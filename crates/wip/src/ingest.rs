@@ -309,9 +309,7 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
 /// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
 /// there: then writing the manifest anew failed.
 fn after_failed_edit<D: Device>(wip: &Wip<D>, run: &[Part<D>], error: Error) -> Result<()> {
-    let book = wip.book.lock().expect("no panic while held");
-    let (named, is_known) = (book.state().tables(), !book.is_poisoned());
-    drop(book);
+    let (named, is_known) = (wip.named_tables(), wip.is_state_known());
     if is_known && run.iter().all(|part| named.contains(&part.table.number)) {
         ::log::warn!("an ingest: {error}");
         return Ok(());

@@ -24,6 +24,7 @@ use silica_engine::{Environment, INGESTED, OptionValues};
 use silica_parts::Room;
 use silica_parts::frame::{Frame, RANGE};
 use silica_parts::manifest::{Book, Manifest};
+use silica_parts::store_log::StoreLog;
 use silica_parts::table::Table;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
@@ -76,13 +77,12 @@ impl<D: Device> Wip<D> {
         let buffers_bytes = memory / BUFFERS_PART;
         let tables = TableSet::new(device.clone(), config.clone(), id, next_file, buffers_bytes);
         let segment_bytes = config.segment_bytes(memory);
+        let log = Wal::new(device.clone(), store_id, segment_bytes, segments, log_end);
         let contents = Contents {
-            values,
-            log: Wal::new(device.clone(), store_id, segment_bytes, segments, log_end),
+            journal: StoreLog::new(log, values, book),
             buckets: ArcSwap::from_pointee(buckets),
             install: Mutex::new(()),
             writer: WriteGate::new(Writer::new(Appender::new(1, next_segment))),
-            book: Mutex::new(book),
             tables,
             snapshots: SnapshotSet::new(environment.clock.clone()),
             metrics: Metrics::default(),
@@ -105,7 +105,7 @@ impl<D: Device> Wip<D> {
 
     /// Puts the log's records back into the memtables.
     fn replay(&self) -> Result<()> {
-        let durable_end = self.book.lock().expect("no panic while held").state().durable_end;
+        let durable_end = self.with_state(|state| state.durable_end);
         let list: Vec<_> = self.log.segments().iter().cloned().collect();
         let mut coming = Coming { buckets: self.buckets(), positions: Vec::new() };
         let visit = &mut |at: u64, payload: &[u8]| self.replay_record(at, payload, &mut coming);

@@ -7,6 +7,7 @@ use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, Format, HashSeed, Result, write_varint};
 use silica_parts::Fields;
 use silica_parts::manifest::{Ledger, Maker};
+use silica_parts::store_log::{LogEdit, LogLedger, LogState};
 use silica_parts::value_log;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub(crate) struct PartState {
 
 /// A bucket: the keys from its first one on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct BucketState {
+pub struct BucketState {
     /// Records of the log below this position are in the tables already.
     pub(crate) floor: u64,
     /// Runs, the newest first.
@@ -44,7 +45,7 @@ pub(crate) struct BucketState {
 
 /// Everything the manifest says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoreState {
+pub struct StoreState {
     pub(crate) store_id: u64,
     pub(crate) seed: HashSeed,
     /// Log segments that live, ascending.
@@ -61,7 +62,7 @@ pub(crate) struct StoreState {
 
 /// One change of the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Edit {
+pub enum Edit {
     /// A log segment was created.
     LogSegment(u64),
     /// Log segments below this number are not needed any more.
@@ -124,6 +125,34 @@ impl StoreState {
         let bytes = FORMAT.upgraded("the store", 0, bytes)?;
         let mut fields = Fields(&bytes[FORMAT.prefix_bytes()..]);
         decode_state(&mut fields).filter(|_| fields.0.is_empty()).ok_or_else(damaged)
+    }
+}
+
+impl LogLedger for StoreState {
+    fn log_state(&mut self) -> LogState<'_> {
+        let StoreState { log_segments: segments, values, durable_end, .. } = self;
+        LogState { segments, values, durable_end }
+    }
+
+    fn values(&self) -> &value_log::State {
+        &self.values
+    }
+
+    fn durable_end(&self) -> u64 {
+        self.durable_end
+    }
+}
+
+impl From<LogEdit> for Edit {
+    fn from(edit: LogEdit) -> Edit {
+        match edit {
+            LogEdit::LogSegment(number) => Edit::LogSegment(number),
+            LogEdit::ReleaseLog(below) => Edit::ReleaseLog(below),
+            LogEdit::DurableEnd(end) => Edit::DurableEnd(end),
+            LogEdit::ValueSegment(number) => Edit::ValueSegment(number),
+            LogEdit::ReleaseValueSegment(number) => Edit::ReleaseValueSegment(number),
+            LogEdit::ValueDead(dead) => Edit::ValueDead(dead),
+        }
     }
 }
 

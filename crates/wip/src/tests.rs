@@ -59,7 +59,7 @@ fn buckets_split_and_everything_stays() {
         assert_eq!(wip.get(key).expect("a get").as_ref(), Some(value), "{key:?}");
     }
     let tables = device.list().expect("names").iter().filter(|n| n.starts_with("TABLE")).count();
-    let named = wip.book.lock().expect("no panic").state().tables().len();
+    let named = wip.named_tables().len();
     assert_eq!(tables, named, "files that no bucket needs are gone");
 }
 

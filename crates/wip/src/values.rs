@@ -21,12 +21,11 @@ use crate::bucket::Version;
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::metrics::add;
-use crate::state::{Edit, StoreState};
 use crate::wip::Wip;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::optimistic::{Condition, Conditions, Optimistic};
-use silica_engine::{Checkpoint, EntryRef, Op, OpKind, WriteBatch};
+use silica_engine::{EntryRef, Op, OpKind, WriteBatch};
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::value_log::{self, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
 use silica_parts::wal::POSITION_BYTES;
@@ -94,12 +93,7 @@ impl<D: Device> Wip<D> {
         &self,
         values: impl Iterator<Item = Option<(&'v [u8], &'v [u8])>>,
     ) -> Result<Stored<D::File>> {
-        let register = |number| self.edit(&[Edit::ValueSegment(number)]);
-        let stored = self.values.append_all(values, &register);
-        if self.values.is_poisoned() {
-            self.log.poison();
-        }
-        let stored = stored?;
+        let stored = self.journal.store_values(values)?;
         add(&self.metrics.value_log_bytes, stored.bytes);
         self.space.count(stored.bytes);
         Ok(stored)
@@ -208,8 +202,7 @@ impl<D: Device> Wip<D> {
     }
 
     fn release_values(&self, number: u32) -> Result<()> {
-        self.edit(&[Edit::ReleaseValueSegment(number)])?;
-        self.values.release(number);
+        self.journal.release_values(number)?;
         self.tables.remove_file(&value_log::name(number));
         Ok(())
     }
@@ -320,21 +313,4 @@ fn newest_in_tables<D: Device>(
         }
     }
     Ok(None)
-}
-
-/// Hands `segments`, all that `state` names, to `target`. No file goes away meanwhile.
-pub(crate) fn checkpoint_values<D: Device>(
-    segments: &[Arc<SegmentOf<D>>],
-    state: &StoreState,
-    target: &mut dyn Checkpoint,
-) -> Result<()> {
-    let is_named = |s: &&Arc<SegmentOf<D>>| state.values.segments.contains(&s.number);
-    for segment in segments.iter().filter(is_named) {
-        if segment.is_settled() {
-            target.immutable(&segment.name())?;
-        } else {
-            segment.copy(&mut |name, bytes| target.piece(name, bytes))?;
-        }
-    }
-    Ok(())
 }

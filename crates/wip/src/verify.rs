@@ -6,6 +6,7 @@ use crate::iterator::Iter;
 use crate::memtable::{Entries, sorted};
 use crate::run::{Numbered, Part, Run};
 use crate::snapshot::Held;
+use crate::state::StoreState;
 use crate::view::{View, view_at};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::Device;
@@ -77,8 +78,8 @@ fn verify_values<D: Device>(contents: &Contents<D>) -> Result<()> {
 fn verify_names<D: Device>(contents: &Contents<D>) -> Result<()> {
     let (names, state) = {
         // What is named now is there now, since nothing is removed meanwhile.
-        let book = contents.book.lock().expect("no panic while held");
-        (contents.device.list()?, book.state().clone())
+        let look = |state: &StoreState| contents.device.list().map(|list| (list, state.clone()));
+        contents.with_state(look)?
     };
     let tables = state.tables().into_iter().map(crate::names::table_name);
     let values = state.values.segments.iter().map(|number| value_log::name(*number));

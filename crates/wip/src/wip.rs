@@ -7,7 +7,6 @@ use crate::memory::MemoryBudget;
 use crate::read::{read_at_hand, read_burst};
 use crate::report::report_buckets;
 use crate::space::{SpaceAccount, SpaceContext};
-use crate::state::Edit;
 use crate::values::ValueJobs;
 use crate::verify::verify_all;
 use silica_base::{ErrorKind, Result};
@@ -117,9 +116,8 @@ impl<D: Device> Wip<D> {
 
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     pub(crate) fn attend_log(&self) -> Result<()> {
-        let register = |number| self.edit(&[Edit::LogSegment(number)]);
         // While room is short it is left to what frees some, and to the writer who needs a segment.
-        if self.log.attend(!self.space.is_short(), &|| self.sync_log(), &register)? {
+        if self.journal.attend_log(!self.space.is_short())? {
             // The log takes a segment more.
             self.share_memory(false);
         }
@@ -139,9 +137,7 @@ impl<D: Device> Wip<D> {
         let end = self.log.end() / POSITION_BYTES;
         drop(writer);
         let guard = self.lock_install();
-        let gone = self.log.release_below(self.needed_from(end));
-        let Some(last) = gone.last() else { return Ok(()) };
-        self.edit(&[Edit::ReleaseLog(last.number + 1)])?;
+        let gone = self.release_log_below(self.needed_from(end))?;
         drop(guard);
         // Who keeps files, for a checkpoint, has the segments and asks for none by its name.
         self.log.retire(gone, !self.space.is_short());
