@@ -164,7 +164,7 @@ fn redis_cli_makes_a_cluster_and_moves_slots_while_clients_write() {
     let (first, second) = (id(&nodes[0]), id(&nodes[1]));
     let at = address(&nodes[0]);
     let reshard = ["reshard", &at, "--cluster-from", &first, "--cluster-to", &second];
-    tool(&[&reshard[..], &["--cluster-slots", "1000", "--cluster-yes"]].concat());
+    tool(&[&reshard[..], &["--cluster-slots", "300", "--cluster-yes"]].concat());
     settle(&nodes[2]);
     // A fourth node takes its share, and gives it back.
     tool(&["add-node", &address(&nodes[3]), &at]);
