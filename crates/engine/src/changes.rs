@@ -1,5 +1,6 @@
 //! The stream of committed batches, as far back as it is kept.
 
+use crate::histories::Histories;
 use crate::{EntryRef, Op, OpKind, Snapshot, WriteBatch};
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
@@ -10,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangePoint {
     /// Which stream: another one begins when the store is opened, and when its contents change
-    /// otherwise than by batches. Numbers of different streams say nothing of each other.
+    /// otherwise than by batches. The store knows which streams go on in later ones, and up to
+    /// which number; to others, numbers of different streams say nothing of each other.
     pub history: u64,
     /// That of [`Snapshot::sequence`]: a snapshot has the batches up to it, and no later one.
     pub sequence: u64,
@@ -27,9 +29,11 @@ pub struct ChangePoint {
 /// - Batches come in the order of their commits, whole, with their operations in order. A batch is
 ///   in the stream from the moment on that a snapshot may see it: before its sync. So a reader may
 ///   have what a power cut takes back; the stream that begins afterwards has another history.
-/// - What is kept is bounded in bytes and in memory: it does not outlive the engine. A reader that
-///   comes too late, or with a point of another history, gets [`ErrorKind::TooLate`] and begins
-///   anew. No batch is ever left out in silence.
+/// - A store that remembers its histories goes on behind an opening: a point of an earlier history
+///   is good if all batches before it survived, and if those behind it are still kept. A reader
+///   that has seen a batch which did not survive is never told to go on.
+/// - What is kept is bounded in bytes. A reader that comes too late, or with a point that is not
+///   good, gets [`ErrorKind::TooLate`] and begins anew. No batch is ever left out in silence.
 /// - A failed read has passed on nothing.
 pub trait Changes: Send + Sync {
     /// A snapshot, and the point at which the stream goes on from it: no gap, and nothing twice.
@@ -39,8 +43,8 @@ pub trait Changes: Send + Sync {
     fn now(&self) -> ChangePoint;
 
     /// Calls `each` with the batches behind `from`, each with the point behind it, until they have
-    /// about `bytes_max` bytes: one at least, if there is one. The point to go on with: `from` if
-    /// there was none.
+    /// about `bytes_max` bytes: one at least, if there is one. The point to go on with, which is of
+    /// the newest history: `from` as it is if there was none.
     ///
     /// # Errors
     /// [`ErrorKind::TooLate`] if a batch behind `from` is not kept any more.
@@ -134,7 +138,7 @@ impl Kept {
 }
 
 struct Ring {
-    history: u64,
+    histories: Histories,
     /// Whoever is before this has missed something.
     oldest: u64,
     kept: VecDeque<Arc<Kept>>,
@@ -149,11 +153,10 @@ pub struct ChangeRing {
 }
 
 impl ChangeRing {
-    /// An empty ring that keeps batches of up to `bytes_max` bytes, of a stream that begins at
-    /// `point`.
-    pub fn new(bytes_max: usize, point: ChangePoint) -> Self {
-        let ChangePoint { history, sequence } = point;
-        let ring = Ring { history, oldest: sequence, kept: VecDeque::new(), bytes: 0 };
+    /// An empty ring that keeps batches of up to `bytes_max` bytes, of the last of `histories`.
+    pub fn new(bytes_max: usize, histories: Histories) -> Self {
+        let oldest = histories.newest().first;
+        let ring = Ring { histories, oldest, kept: VecDeque::new(), bytes: 0 };
         ChangeRing { bytes_max, ring: Mutex::new(ring) }
     }
 
@@ -166,9 +169,14 @@ impl ChangeRing {
         self.ring().bytes as u64
     }
 
+    /// Bytes that it takes at most.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Which stream it is.
     pub fn history(&self) -> u64 {
-        self.ring().history
+        self.ring().histories.newest().history
     }
 
     /// Keeps the operations of a batch, behind which snapshots have at least `sequence`. Costs a
@@ -192,12 +200,26 @@ impl ChangeRing {
         }
     }
 
-    /// Begins another stream at `sequence`: the contents have changed otherwise than by a batch.
-    pub fn begin_history(&self, sequence: u64) {
+    /// Goes on in the last of `histories`, and keeps nothing yet: whoever is before `oldest` has
+    /// missed something.
+    pub fn resume(&self, histories: Histories, oldest: u64) {
         let mut ring = self.ring();
-        ring.history = ring.history.wrapping_add(1);
+        ring.histories = histories;
+        (ring.oldest, ring.bytes) = (oldest, 0);
+        ring.kept.clear();
+    }
+
+    /// Forgets all batches, of which the last ends at `sequence`.
+    pub fn forget(&self, sequence: u64) {
+        let mut ring = self.ring();
         (ring.oldest, ring.bytes) = (sequence, 0);
         ring.kept.clear();
+    }
+
+    /// Begins the stream `history` at `sequence`: the contents have changed otherwise than by a
+    /// batch, so no other one goes on in it.
+    pub fn begin_history(&self, history: u64, sequence: u64) {
+        self.resume(Histories::new(history, sequence), sequence);
     }
 
     /// Where a stream goes on from a snapshot that `take` takes.
@@ -219,7 +241,7 @@ impl ChangeRing {
     pub fn now(&self) -> ChangePoint {
         let ring = self.ring();
         let sequence = ring.kept.back().map_or(ring.oldest, |kept| kept.sequence);
-        ChangePoint { history: ring.history, sequence }
+        ChangePoint { history: ring.histories.newest().history, sequence }
     }
 
     /// As [`Changes::read`].
@@ -230,11 +252,12 @@ impl ChangeRing {
         each: &mut dyn FnMut(ChangePoint, &WriteBatch<'_>),
     ) -> Result<ChangePoint> {
         let ring = self.ring();
-        if from.history != ring.history || from.sequence < ring.oldest {
+        let place = ring.histories.place_of(from).filter(|place| *place >= ring.oldest);
+        let Some(place) = place else {
             let message = "the changes since then are not kept any more; begin with a snapshot";
             return Err(Error::new(ErrorKind::TooLate, message));
-        }
-        let first = ring.kept.partition_point(|kept| kept.sequence <= from.sequence);
+        };
+        let first = ring.kept.partition_point(|kept| kept.sequence <= place);
         let mut bytes = 0;
         let new = ring.kept.range(first..).take_while(|kept| {
             let is_room = bytes < bytes_max.max(1);
@@ -242,10 +265,11 @@ impl ChangeRing {
             is_room
         });
         let new: Vec<Arc<Kept>> = new.cloned().collect();
+        let history = ring.histories.newest().history;
         drop(ring);
         let mut point = from;
         for kept in new {
-            point.sequence = kept.sequence;
+            point = ChangePoint { history, sequence: kept.sequence };
             each(point, &kept.batch());
         }
         Ok(point)

@@ -510,10 +510,16 @@ impl<D: Device, S: Ledger> Book<D, S> {
             self.state.apply(edit);
             self.edits += 1;
         }
-        if self.edits >= EDITS_MAX {
-            self.manifest.rewrite(&self.state.encode())?;
-            self.edits = 0;
-        }
+        if self.edits >= EDITS_MAX { self.rewrite() } else { Ok(()) }
+    }
+
+    /// Writes the manifest anew as one snapshot, of the newest version.
+    ///
+    /// # Errors
+    /// Those of the device. The manifest stays as it was, unless it is poisoned.
+    pub fn rewrite(&mut self) -> Result<()> {
+        self.manifest.rewrite(&self.state.encode())?;
+        self.edits = 0;
         Ok(())
     }
 

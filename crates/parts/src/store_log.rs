@@ -97,6 +97,19 @@ impl<D: Device, S: LogLedger> StoreLog<D, S> {
         result
     }
 
+    /// Writes the manifest anew as one snapshot, of the newest version.
+    ///
+    /// # Errors
+    /// Those of the device. The manifest stays as it was, unless the store refuses writes then.
+    pub fn rewrite_manifest(&self) -> Result<()> {
+        let mut book = self.book();
+        let result = book.rewrite();
+        if book.is_poisoned() {
+            self.log.poison();
+        }
+        result
+    }
+
     /// Has the whole store refuse further writes if `result` says that a file refuses further
     /// syncs.
     pub fn spread_poison<T>(&self, result: Result<T>) -> Result<T> {

@@ -5,6 +5,7 @@ use crate::buckets::Buckets;
 use crate::count::{count_entries, estimate_entries};
 use crate::inspect::describe;
 use crate::names::table_name;
+use crate::snapshot::position_now;
 use crate::state::{Edit, MAKER};
 use crate::wip::Wip;
 use silica_base::Result;
@@ -38,6 +39,9 @@ impl<D: Device> Admin for Wip<D> {
             return self.spread_poison(all);
         }
         let floor = self.log.end() / POSITION_BYTES;
+        let history = self.history_edit(position_now(self));
+        let edit = history.as_slice();
+        self.spread_poison(self.edit_newest(edit))?;
         self.spread_poison(self.edit_buckets(Edit::Clear(floor), &Garbage::default()))?;
         // Who read something before is to see that it has changed, also where nothing was written
         // since the last flush.
@@ -47,7 +51,7 @@ impl<D: Device> Admin for Wip<D> {
         let first = Arc::new(Bucket::new(Vec::new(), Stores::new(Arc::new(version))));
         self.take_over(Buckets::new(vec![first]), before.iter());
         self.metrics.sub_unflushed(self.metrics.unflushed_bytes());
-        self.begin_history();
+        self.begin_history(history.as_ref());
         let garbage = self.values.seal();
         drop((writer, guard));
         self.clear_values(&mut values, &garbage, floor)?;

@@ -22,6 +22,7 @@ use silica_parts::value_log::{Garbage, Pointer};
 use silica_parts::wal::POSITION_BYTES;
 use std::collections::BTreeSet;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module's documentation.
@@ -41,6 +42,10 @@ pub struct Contents<D: Device> {
     pub(crate) metrics: Metrics,
     /// The last batches, if somebody may read them.
     pub(crate) changes: Option<ChangeRing>,
+    /// The history of changes that began with this opening, until the manifest has it.
+    pub(crate) pending_history: Mutex<Option<Edit>>,
+    /// The manifest's snapshot is of an older version.
+    pub(crate) has_old_manifest: AtomicBool,
 }
 
 impl<D: Device> Contents<D> {
@@ -93,6 +98,15 @@ impl<D: Device> Contents<D> {
         self.buckets.store(Arc::new(list));
         // Nothing is taken from the log before, so who got here earlier finds what it needs.
         gone.into_iter().for_each(|bucket| bucket.write().is_gone = true);
+    }
+
+    /// Makes edits durable that only the newest version of the manifest has.
+    pub(crate) fn edit_newest(&self, edits: &[Edit]) -> Result<()> {
+        if self.has_old_manifest.load(Ordering::Relaxed) {
+            self.journal.rewrite_manifest()?;
+            self.has_old_manifest.store(false, Ordering::Relaxed);
+        }
+        self.edit(edits)
     }
 
     /// Syncs the log up to a position, and the values that it points at.

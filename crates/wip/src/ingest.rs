@@ -293,12 +293,13 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
         .collect();
     let states = buckets.iter().zip(&versions);
     let new = states.map(|(b, version)| (b.lower.clone(), Bucket::state(version))).collect();
-    if let Err(error) =
-        wip.edit_buckets(Edit::Buckets { gone: Vec::new(), new }, &Garbage::default())
-    {
+    let history = wip.history_edit(end);
+    let edit = Edit::Buckets { gone: Vec::new(), new };
+    let edited = wip.edit_newest(history.as_slice());
+    if let Err(error) = edited.and_then(|()| wip.edit_buckets(edit, &Garbage::default())) {
         after_failed_edit(wip, &run, error)?;
     }
-    wip.begin_history();
+    wip.begin_history(history.as_ref());
     for (bucket, version) in buckets.iter().zip(versions) {
         bucket.write().set_version(version);
     }

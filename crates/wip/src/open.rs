@@ -11,7 +11,7 @@ use crate::names::{table_id, table_name, table_number};
 use crate::options::Config;
 use crate::run::{Numbered, Part};
 use crate::snapshot_set::SnapshotSet;
-use crate::state::{BucketState, Edit, MAKER, PartState, StoreState};
+use crate::state::{BucketState, MAKER, PartState, StoreState};
 use crate::tables::TableSet;
 use crate::wip::Wip;
 use crate::write::superseded;
@@ -29,7 +29,7 @@ use silica_parts::table::Table;
 use silica_parts::value_log::{self, ValueLog};
 use silica_parts::wal::{self, Appender, POSITION_BYTES, Segment, Wal};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Entries of the log that are inserted together, once the memory where they go was asked for.
@@ -59,7 +59,7 @@ impl<D: Device> Wip<D> {
         let room = Room::of(&*device, config.room_enough())?;
         let config = config.within(room, options);
         let memory = config.memory_bytes;
-        let book = open_book(&device, environment.seed, config.first_buckets)?;
+        let (book, is_newest) = open_book(&device, environment.seed, config.first_buckets)?;
         let state = book.state();
         let next_file = remove_orphans(&*device, state)?;
         let (store_id, seed) = (state.store_id, state.seed);
@@ -69,9 +69,7 @@ impl<D: Device> Wip<D> {
         let buckets = open_buckets(&*device, state, memory)?;
         let value_segment_bytes = config.value_log_segment_bytes;
         let values = ValueLog::open(device.clone(), store_id, value_segment_bytes, &state.values)?;
-        let unix_ms = environment.clock.unix_ms();
-        let end = (log_end / POSITION_BYTES).max(1);
-        let changes = changes::ring(config.changes_bytes_max, seed, (end, next_segment, unix_ms));
+        let changes = changes::ring(config.changes_bytes_max);
         let config = Arc::new(config);
         let id = (store_id, seed);
         let buffers_bytes = memory / BUFFERS_PART;
@@ -87,6 +85,8 @@ impl<D: Device> Wip<D> {
             snapshots: SnapshotSet::new(environment.clock.clone()),
             metrics: Metrics::default(),
             changes,
+            pending_history: Mutex::default(),
+            has_old_manifest: AtomicBool::new(!is_newest),
             clock: environment.clock.clone(),
             seed,
             config,
@@ -116,7 +116,14 @@ impl<D: Device> Wip<D> {
         let mut writer = self.writer.lock();
         writer.appender.next_sequence = recovered.next_sequence;
         drop(writer);
-        if cut.is_some() { self.seal_cut() } else { Ok(()) }
+        // What is not in the log any more is in tables, durably.
+        let end = recovered.end.max(list.first().map_or(0, |first| first.start));
+        // Before the log goes on.
+        let histories = self.join_histories(end)?;
+        if cut.is_some() {
+            self.seal_cut()?;
+        }
+        histories.map_or(Ok(()), |histories| self.resume_changes(histories, end))
     }
 
     /// The sequence number of the first record that a power cut left without its values.
@@ -136,7 +143,7 @@ impl<D: Device> Wip<D> {
     /// says from now on where it is.
     fn seal_cut(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        let register = |number| self.edit(&[Edit::LogSegment(number)]);
+        let register = |number| self.register_segment(number);
         self.log.append(&mut writer.appender, &mut vec![0; wal::RECORD_ROOM_BYTES], &register)?;
         drop(writer);
         self.sync_log()
@@ -201,21 +208,22 @@ impl<D: Device> Wip<D> {
     }
 }
 
-/// Opens or creates the manifest.
+/// Opens or creates the manifest; true if its snapshot is of the newest version.
 fn open_book<D: Device>(
     device: &Arc<D>,
     seed: HashSeed,
     first_buckets: usize,
-) -> Result<Book<D, StoreState>> {
+) -> Result<(Book<D, StoreState>, bool)> {
     match Manifest::open(device.clone(), MAKER)? {
         Some(opened) => {
             let state = StoreState::decode(&opened.snapshot)?;
-            Book::open(opened, state)
+            let is_newest = StoreState::is_newest(&opened.snapshot);
+            Ok((Book::open(opened, state)?, is_newest))
         }
         None => {
             let id = seed.hash(b"store id").high();
             let state = StoreState::with_buckets(id, seed, first_buckets as u64);
-            Book::create(device.clone(), MAKER, state)
+            Ok((Book::create(device.clone(), MAKER, state)?, true))
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::deleted::DeletedRange;
 use crate::policy::LEVEL_MAX;
 use silica_base::{Error, ErrorKind, Format, HashSeed, Result, write_varint};
+use silica_engine::{HISTORIES_MAX, HistoryLink};
 use silica_parts::Fields;
 use silica_parts::manifest::{Ledger, Maker};
 use silica_parts::store_log::{LogEdit, LogLedger, LogState};
@@ -14,9 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a manifest of this engine says of its maker.
 pub(crate) const MAKER: Maker = Maker(*b"wip\0");
 
-/// How the payload of a snapshot begins; edits are of the same version.
-const FORMAT: Format =
-    Format { name: "WipDB manifest", magic: b"", version_bytes: 1, version: 1, steps: &[] };
+/// How the payload of a snapshot begins; edits are of the same version, or of an older one.
+const FORMAT: Format = Format {
+    name: "WipDB manifest",
+    magic: b"",
+    version_bytes: 1,
+    version: 2,
+    steps: &[add_histories],
+};
 
 /// A table, or the part of it with keys from `lower` on and before `upper`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +64,8 @@ pub struct StoreState {
     pub(crate) durable_end: u64,
     /// Greater than the number of every table that was ever named: a number is never used again.
     pub(crate) next_table: u64,
+    /// Histories of the changes, the oldest first; none if nobody ever asked for changes.
+    pub(crate) histories: Vec<HistoryLink>,
 }
 
 /// One change of the state.
@@ -77,6 +85,8 @@ pub enum Edit {
     ReleaseValueSegment(u32),
     /// Nothing points to so many bytes of these value-log segments.
     ValueDead(Vec<(u32, u64)>),
+    /// A history of the changes begins; those before it are forgotten if it `is_apart`.
+    History { link: HistoryLink, is_apart: bool },
     /// Buckets that begin at these keys are no more, and these are there.
     Buckets { gone: Vec<Vec<u8>>, new: Vec<(Vec<u8>, BucketState)> },
 }
@@ -102,6 +112,7 @@ impl StoreState {
             buckets: lowers.map(|lower| (lower, BucketState::default())).collect(),
             durable_end: 0,
             next_table: 1,
+            histories: Vec::new(),
         }
     }
 
@@ -118,6 +129,11 @@ impl StoreState {
     pub(crate) fn ingested(&self) -> BTreeMap<u64, u64> {
         let ingested = self.parts().filter(|part| part.sequence > 0);
         ingested.map(|part| (part.table, part.sequence)).collect()
+    }
+
+    /// True if a snapshot payload is of the version that is written.
+    pub(crate) fn is_newest(bytes: &[u8]) -> bool {
+        FORMAT.version_of("the store", 0, bytes).is_ok_and(|version| version == FORMAT.version)
     }
 
     /// Reads a snapshot payload.
@@ -172,6 +188,14 @@ impl Ledger for StoreState {
             Edit::ValueSegment(number) => self.values.add(*number),
             Edit::ReleaseValueSegment(number) => self.values.release(*number),
             Edit::ValueDead(dead) => self.values.set_dead(dead),
+            Edit::History { link, is_apart } => {
+                if *is_apart {
+                    self.histories.clear();
+                }
+                self.histories.push(*link);
+                let more = self.histories.len().saturating_sub(HISTORIES_MAX);
+                self.histories.drain(..more);
+            }
             Edit::Buckets { gone, new } => {
                 gone.iter().for_each(|lower| drop(self.buckets.remove(lower)));
                 let runs = new.iter().flat_map(|(_, bucket)| &bucket.runs);
@@ -195,6 +219,8 @@ impl Ledger for StoreState {
         self.values.segments.iter().for_each(|n| write_varint(&mut out, u64::from(*n)));
         write_varint(&mut out, u64::from(self.values.next));
         write_dead(&mut out, self.values.dead.iter().map(|(number, bytes)| (*number, *bytes)));
+        write_varint(&mut out, self.histories.len() as u64);
+        self.histories.iter().for_each(|link| write_link(&mut out, link));
         write_varint(&mut out, self.buckets.len() as u64);
         for (lower, bucket) in &self.buckets {
             encode_bucket(&mut out, lower, bucket);
@@ -218,6 +244,10 @@ impl Ledger for StoreState {
             Edit::ValueDead(dead) => {
                 out.push(VALUE_DEAD);
                 write_dead(&mut out, dead.iter().copied());
+            }
+            Edit::History { link, is_apart } => {
+                number(HISTORY, u64::from(*is_apart));
+                write_link(&mut out, link);
             }
             Edit::Buckets { gone, new } => {
                 number(BUCKETS, gone.len() as u64);
@@ -245,6 +275,7 @@ const BUCKETS: u8 = 5;
 const VALUE_SEGMENT: u8 = 6;
 const RELEASE_VALUE_SEGMENT: u8 = 7;
 const VALUE_DEAD: u8 = 8;
+const HISTORY: u8 = 9;
 /// Flags of a part: it ends before a key; its table was ingested.
 const HAS_UPPER: u64 = 1;
 const IS_INGESTED: u64 = 2;
@@ -269,6 +300,12 @@ fn write_dead(out: &mut Vec<u8>, dead: impl ExactSizeIterator<Item = (u32, u64)>
         write_varint(out, u64::from(number));
         write_varint(out, bytes);
     }
+}
+
+fn write_link(out: &mut Vec<u8>, link: &HistoryLink) {
+    out.extend_from_slice(&link.history.to_le_bytes());
+    write_varint(out, link.joined);
+    write_varint(out, link.first);
 }
 
 fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
@@ -297,6 +334,22 @@ fn encode_bucket(out: &mut Vec<u8>, lower: &[u8], bucket: &BucketState) {
         write_varint(out, range.position);
         write_sized(out, &range.lower);
         write_upper(out, range.upper.as_deref());
+    }
+}
+
+fn decode_link(fields: &mut Fields<'_>) -> Option<HistoryLink> {
+    let (history, joined) = (fields.u64()?, fields.varint()?);
+    Some(HistoryLink { history, joined, first: fields.varint()? })
+}
+
+/// Puts an empty list of histories where version 2 has one. Damaged bytes stay as they are, and the
+/// decoder refuses them.
+fn add_histories(bytes: &mut Vec<u8>) {
+    let len = bytes.len();
+    let mut fields = Fields(&bytes[FORMAT.prefix_bytes().min(len)..]);
+    if decode_before_histories(&mut fields).is_some() {
+        let at = len - fields.0.len();
+        bytes.insert(at, 0);
     }
 }
 
@@ -339,7 +392,8 @@ fn decode_part(fields: &mut Fields<'_>) -> Option<PartState> {
     Some(PartState { table, lower, upper, level, dead_bytes, sequence })
 }
 
-fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
+/// What stands in a snapshot before the histories: all but these and the buckets.
+fn decode_before_histories(fields: &mut Fields<'_>) -> Option<StoreState> {
     let store_id = fields.u64()?;
     let seed = HashSeed(fields.take(16)?.try_into().ok()?);
     let (durable_end, next_table) = (fields.varint()?, fields.varint()?);
@@ -349,9 +403,24 @@ fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
         next: narrow(fields)?,
         dead: list(fields, decode_dead)?.into_iter().collect(),
     };
+    let (buckets, histories) = (BTreeMap::new(), Vec::new());
+    Some(StoreState {
+        store_id,
+        seed,
+        log_segments,
+        values,
+        buckets,
+        durable_end,
+        next_table,
+        histories,
+    })
+}
+
+fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
+    let before = decode_before_histories(fields)?;
+    let histories = list(fields, decode_link)?;
     let buckets: BTreeMap<_, _> = list(fields, decode_bucket)?.into_iter().collect();
-    let state =
-        StoreState { store_id, seed, log_segments, values, buckets, durable_end, next_table };
+    let state = StoreState { histories, buckets, ..before };
     state.buckets.contains_key(&[][..]).then_some(state)
 }
 
@@ -373,6 +442,10 @@ fn decode_edit(fields: &mut Fields<'_>) -> Option<Edit> {
         VALUE_SEGMENT => Edit::ValueSegment(narrow(fields)?),
         RELEASE_VALUE_SEGMENT => Edit::ReleaseValueSegment(narrow(fields)?),
         VALUE_DEAD => Edit::ValueDead(list(fields, decode_dead)?),
+        HISTORY => {
+            let is_apart = fields.varint().filter(|flag| *flag < 2)? == 1;
+            Edit::History { link: decode_link(fields)?, is_apart }
+        }
         BUCKETS => Edit::Buckets {
             gone: list(fields, |fields| Some(fields.sized()?.to_vec()))?,
             new: list(fields, decode_bucket)?,
@@ -404,6 +477,7 @@ mod tests {
         };
         let deleted = vec![range(None), range(Some(b"to"))];
         let bucket = BucketState { floor: 900, runs, deleted };
+        let link = |history, at| HistoryLink { history, joined: at, first: 2 * at };
         let edits = [
             Edit::LogSegment(4),
             Edit::LogSegment(5),
@@ -417,6 +491,9 @@ mod tests {
             Edit::ValueSegment(6),
             Edit::ValueDead(vec![(2, 9), (6, 300), (77, 1)]),
             Edit::ReleaseValueSegment(2),
+            Edit::History { link: link(1, 4), is_apart: false },
+            Edit::History { link: link(u64::MAX, 5), is_apart: true },
+            Edit::History { link: link(7, 300), is_apart: false },
         ];
         let mut state = StoreState::new(3, HashSeed([1; 16]));
         for edit in &edits {
@@ -430,11 +507,40 @@ mod tests {
         assert_eq!(state.values.dead, BTreeMap::from([(6, 300)]));
         assert_eq!(state.tables(), BTreeSet::from([5, 6, 7]));
         assert_eq!(state.ingested(), BTreeMap::from([(6, 1), (7, 1)]));
+        assert_eq!(state.histories, [link(u64::MAX, 5), link(7, 300)]);
         let bytes = state.encode();
         assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
         assert!((0..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));
         state.apply(&Edit::Clear(100));
         assert!(state.tables().is_empty() && state.buckets[&[][..]].floor == 100);
         assert_eq!(state.values.dead, BTreeMap::from([(6, u64::MAX)]));
+    }
+
+    #[test]
+    fn a_snapshot_of_version_1_has_no_histories() {
+        let mut state = StoreState::new(3, HashSeed([1; 16]));
+        for edit in [Edit::LogSegment(400), Edit::ValueSegment(2), Edit::ValueDead(vec![(2, 9)])] {
+            state.apply(&edit);
+        }
+        let mut bytes = state.encode();
+        assert!(StoreState::is_newest(&bytes));
+        // Version, store id, seed, two numbers, a list of one number of two bytes, one of one, the
+        // next segment, and a list of one pair.
+        let at = 1 + 8 + 16 + 2 + 3 + 2 + 1 + 3;
+        assert_eq!(bytes.remove(at), 0);
+        bytes[0] = 1;
+        assert!(!StoreState::is_newest(&bytes));
+        assert_eq!(StoreState::decode(&bytes).expect("decodes"), state);
+        assert!((1..bytes.len()).all(|cut| StoreState::decode(&bytes[..cut]).is_err()));
+    }
+
+    #[test]
+    fn the_oldest_histories_are_dropped() {
+        let mut state = StoreState::new(3, HashSeed([1; 16]));
+        for n in 0..HISTORIES_MAX as u64 + 3 {
+            let link = HistoryLink { history: n, joined: n, first: n };
+            state.apply(&Edit::History { link, is_apart: false });
+        }
+        assert_eq!((state.histories.len(), state.histories[0].history), (HISTORIES_MAX, 3));
     }
 }

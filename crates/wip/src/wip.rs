@@ -116,6 +116,7 @@ impl<D: Device> Wip<D> {
 
     /// Has the log's next segment made before a writer needs it, and little left to sync then.
     pub(crate) fn attend_log(&self) -> Result<()> {
+        self.note_history()?;
         // While room is short it is left to what frees some, and to the writer who needs a segment.
         if self.journal.attend_log(!self.space.is_short())? {
             // The log takes a segment more.

@@ -12,7 +12,6 @@ use crate::bucket::{Stores, Version};
 use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
 use crate::space::LOOK_EVERY_BYTES;
-use crate::state::Edit;
 use crate::unwritten::Quiet;
 use crate::values::entry_bytes;
 use crate::wip::{BATCH_BYTES_MAX, DESCRIPTOR, KEY_BYTES_MAX, Wip};
@@ -514,7 +513,7 @@ impl<D: Device> Wip<D> {
             self.sync_log()?;
             // The log takes a segment more.
             self.share_memory(false);
-            self.edit(&[Edit::LogSegment(number)])
+            self.register_segment(number)
         };
         let at = self.log.append(&mut writer.appender, &mut writer.record.bytes, &register)?;
         let written = writer.record.bytes.len() as u64;

@@ -2,12 +2,12 @@
 
 #![allow(clippy::disallowed_methods)] // Threads that prove an engine right are not its own.
 
-use super::harness::Harness;
+use super::harness::{DeviceHarness, Harness};
 use crate::{
     Budget, ChangePoint, Changes, Durability, Engine, ErrorKind, KeyRange, OpKind, Ordered,
     Snapshot, WriteBatch,
 };
-use silica_base::Prng;
+use silica_base::{Prng, Result};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -105,8 +105,8 @@ impl Reader {
     }
 }
 
-/// Lets `threads` threads write, `each` times, while readers follow; and then closes and opens the
-/// store. The harness's engines must keep changes, some kilobytes of them.
+/// Lets `threads` threads write, `each` times, while readers follow. The harness's engines must keep
+/// changes, some kilobytes of them.
 ///
 /// # Panics
 ///
@@ -153,18 +153,125 @@ where
     let last = stream.now();
     let is_there = stream.read(last, 1, &mut |_, _| panic!("a batch behind the last one"));
     assert_eq!(is_there.expect("a read"), last);
-    drop((snapshot, ordered, stream));
-    let is_durable = engine.descriptor().capabilities.durable;
-    drop(Arc::into_inner(engine).expect("nobody else has it"));
-    if !is_durable {
-        return;
+}
+
+/// What [`changes_reopened`] has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReopenedReport {
+    /// Readers that went on behind an opening.
+    pub went_on: u64,
+    /// Readers that were told to begin anew.
+    pub late: u64,
+    /// Those of them that had all batches when the store was closed, or its process died.
+    pub late_in_vain: u64,
+}
+
+/// Opens a store `rounds` times, after orderly ends, deaths of the process and power cuts, while
+/// readers of its changes are ever further behind, or ahead of what survives. The harness's engines
+/// must keep changes.
+///
+/// # Panics
+///
+/// If a reader that may go on comes to something else than the store: it has missed a batch, or has
+/// one that was lost.
+pub fn changes_reopened<H: DeviceHarness>(harness: &mut H, seed: u64, rounds: u64) -> ReopenedReport
+where
+    H::Engine: 'static,
+{
+    harness.wipe();
+    let (mut prng, mut report) = (Prng::new(seed), ReopenedReport::default());
+    let mut readers: Vec<Reader> = Vec::new();
+    // Whether each reader had all that was written, and all of that has survived.
+    let mut has_all = [false; READERS];
+    for round in 0..rounds {
+        if prng.one_in(6) {
+            // A power cut while it opens.
+            harness.cut_at_op(harness.op_count() + prng.below(12));
+            drop(harness.open());
+            harness.power_cut(prng.next_u64());
+            has_all = [false; READERS];
+        }
+        let engine = Arc::new(harness.open().expect("it opens"));
+        let stream = Arc::clone(&engine).as_changes().expect("the engine keeps changes");
+        let ordered = Arc::clone(&engine).as_ordered().expect("the engine keeps an order");
+        for (reader, has_all) in readers.iter_mut().zip(has_all) {
+            let snapshot = Arc::clone(&ordered).snapshot().expect("a snapshot");
+            if reader.catch_up(&*stream, &*snapshot) {
+                let context = format!("seed {seed}, round {round}: {:?}", reader.point);
+                assert!(reader.map == contents(&snapshot), "a stream goes on otherwise, {context}");
+                report.went_on += 1;
+            } else {
+                report.late += 1;
+                report.late_in_vain += u64::from(has_all);
+                *reader = Reader::begin(&stream);
+            }
+        }
+        readers.resize_with(READERS, || Reader::begin(&stream));
+        let end = prng.below(4);
+        if end == 0 {
+            harness.cut_at_op(harness.op_count() + prng.below(40));
+        }
+        for step in 0..=prng.below(30) {
+            if write_one(&engine, &mut prng, (round << 32) + step).is_err() {
+                assert!(harness.power_is_off(), "a write fails without a power cut");
+                break;
+            }
+            // The last one reads all, the first one seldom.
+            for (nth, reader) in readers.iter_mut().enumerate() {
+                let reads = prng.below(READERS as u64) <= nth as u64;
+                let snapshot = reads.then(|| Arc::clone(&ordered).snapshot());
+                if let Some(Ok(snapshot)) = snapshot {
+                    // One that is too late stays so.
+                    reader.catch_up(&*stream, &*snapshot);
+                }
+            }
+        }
+        let now = stream.now();
+        has_all.iter_mut().zip(&readers).for_each(|(has_all, reader)| {
+            *has_all = end > 1 && reader.point.sequence >= now.sequence;
+            *has_all &= reader.point.history == now.history;
+        });
+        drop((stream, ordered));
+        match end {
+            0 | 1 => harness.power_cut(prng.next_u64()),
+            2 => harness.kill(),
+            _ => {}
+        }
+        drop(Arc::into_inner(engine).expect("nobody else has it"));
+        if end == 3 {
+            harness.kill();
+        }
     }
-    harness.kill();
-    let engine = Arc::new(harness.open().expect("it opens"));
-    let stream = Arc::clone(&engine).as_changes().expect("the engine keeps changes");
-    let kind = stream.read(last, 1, &mut |_, _| ()).err().map(|error| error.kind());
-    assert_eq!(kind, Some(ErrorKind::TooLate), "a stream outlives its engine");
-    Reader::begin(&stream);
+    report
+}
+
+/// Readers that follow a store over its openings.
+const READERS: usize = 5;
+
+/// One write of any kind; `number` is in its values, so that no other write has the same.
+fn write_one<E: Engine + 'static>(engine: &Arc<E>, prng: &mut Prng, number: u64) -> Result<()> {
+    let (keys, durability) = ([key(prng), key(prng)], Durability::Buffered);
+    let padding = if prng.one_in(4) { 700 } else { 30 };
+    let value = format!("{number:padding$}").into_bytes();
+    match prng.below(24) {
+        0 => engine.sync()?,
+        1 => drop(engine.maintain(Budget::of(64 << 10))?),
+        2 if prng.one_in(4) => engine.as_admin().map_or(Ok(()), |admin| admin.clear())?,
+        3 => {
+            let ordered = Arc::clone(engine).as_ordered().expect("the engine keeps an order");
+            ordered.delete_range(&KeyRange::prefix(&keys[0][..2]), durability)?;
+        }
+        n => {
+            let mut batch = WriteBatch::new();
+            batch.put(&keys[0], &value).delete(&keys[1]);
+            if prng.one_in(8) {
+                batch.delete_range(&keys[1], Some(b"299"));
+            }
+            let durability = if n < 8 { Durability::Synced } else { durability };
+            engine.write(&batch, durability)?;
+        }
+    }
+    Ok(())
 }
 
 /// Follows the stream and compares what it comes to with snapshots; how often, and how often it

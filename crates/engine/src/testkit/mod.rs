@@ -37,7 +37,7 @@ mod transactions;
 mod workload;
 
 pub use basics::basics;
-pub use changes::changes;
+pub use changes::{ReopenedReport, changes, changes_reopened};
 pub use concurrent::{concurrent_readers, concurrent_updates};
 pub use corruption::{CorruptionReport, corruption};
 pub use crash::{CrashReport, crash_every_op, crash_random};

@@ -7,8 +7,8 @@ use super::reference_disk::{Journal, ReferenceDisk};
 use crate::transaction::CommitTurns;
 use crate::{
     Admin, Atomic, Budget, Capabilities, ChangePoint, ChangeRing, Changes, Checkpoint, Count,
-    Descriptor, Durability, Engine, EntryRef, GetSink, Limits, MetricVisitor, Op, OpKind, Ordered,
-    Progress, Scan, Snapshot, Update, WriteBatch,
+    Descriptor, Durability, Engine, EntryRef, GetSink, Histories, Limits, MetricVisitor, Op,
+    OpKind, Ordered, Progress, Scan, Snapshot, Update, WriteBatch,
 };
 use silica_base::{Clock, Error, ErrorKind, Result, SystemClock, checksum};
 use std::collections::BTreeMap;
@@ -38,6 +38,11 @@ pub struct Reference {
 
 /// Streams of changes so far: each engine has another one.
 static HISTORIES: AtomicU64 = AtomicU64::new(1);
+
+fn next_history() -> u64 {
+    HISTORIES.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Bytes of changes that are kept.
 const CHANGES_BYTES_MAX: usize = 16 << 10;
 
@@ -123,13 +128,7 @@ impl Reference {
             inner: RwLock::default(),
             counters: Counters::default(),
             turns: Arc::default(),
-            changes: ChangeRing::new(
-                CHANGES_BYTES_MAX,
-                ChangePoint {
-                    history: HISTORIES.fetch_add(1 << 32, Ordering::Relaxed),
-                    sequence: 0,
-                },
-            ),
+            changes: ChangeRing::new(CHANGES_BYTES_MAX, Histories::new(next_history(), 0)),
         }
     }
 
@@ -152,7 +151,7 @@ impl Reference {
         })?;
         journal.replace(state.encode())?;
         inner.journal = Some(journal);
-        engine.changes.begin_history(inner.state.sequence);
+        engine.changes.begin_history(next_history(), inner.state.sequence);
         drop(inner);
         Ok(engine)
     }
@@ -550,7 +549,7 @@ impl Admin for Reference {
             journal.append_clear()?;
         }
         inner.state.clear();
-        self.changes.begin_history(inner.state.sequence);
+        self.changes.begin_history(next_history(), inner.state.sequence);
         self.sync_inner(&mut inner)
     }
 

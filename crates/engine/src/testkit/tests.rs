@@ -62,6 +62,15 @@ fn reference_changes() {
 }
 
 #[test]
+fn reference_changes_reopened() {
+    let report = changes_reopened(&mut harness(), 1, silica_base::test_size(60, 300, 10_000));
+    assert!(report.went_on == 0 && report.late > 100, "it forgets its histories: {report:?}");
+    must_catch(Bug::ForgetsHistories, "a stream goes on otherwise", |h| {
+        changes_reopened(h, 1, 60);
+    });
+}
+
+#[test]
 fn reference_crash_ranges() {
     assert!(crash_ranges(&mut harness(), 1, 60, 1) > 50);
 }

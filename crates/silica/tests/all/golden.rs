@@ -2,7 +2,8 @@
 //! version is refused by name.
 //!
 //! The stores lie in `tests/golden`: `v<version>` of the engine `silt`, `wip-v<version>`, of which
-//! `wip-v1-tables-v2` has tables that say when their entries expire, and `log-v<version>` of both
+//! `wip-v1-tables-v2` has tables that say when their entries expire and `wip-v2` histories of
+//! changes, and `log-v<version>` of both
 //! as a process that was killed left them. A new version's store is made once:
 //!
 //! ```text
@@ -45,6 +46,8 @@ const SILT: &str = "v1";
 const WIP: &str = "wip-v1";
 /// A store of version 1 whose tables are of version 2.
 const WIP_TABLES_2: &str = "wip-v1-tables-v2";
+/// A store of version 2, which remembers the histories of its changes.
+const WIP_2: &str = "wip-v2";
 
 fn golden_directory(store: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(store)
@@ -151,10 +154,13 @@ fn write() {
 fn keep(temp: &Temp, store: &str) {
     let _ = std::fs::remove_dir_all(golden_directory(store));
     copy(&temp.0, &golden_directory(store));
-    // What was asked of the store is no part of it.
-    let is_sketch = |path: &PathBuf| path.to_string_lossy().contains("sketch-");
-    let sketches = files(&golden_directory(store)).into_iter().filter(is_sketch);
-    sketches.for_each(|path| std::fs::remove_file(path).expect("removes"));
+    // What was asked of the store is no part of it, nor is what only a repair reads.
+    let is_beside = |path: &PathBuf| {
+        let path = path.to_string_lossy();
+        path.contains("sketch-") || path.ends_with("silica.copy")
+    };
+    let beside = files(&golden_directory(store)).into_iter().filter(is_beside);
+    beside.for_each(|path| std::fs::remove_file(path).expect("removes"));
 }
 
 fn golden(store: &str, name: &str) -> Temp {
@@ -302,7 +308,7 @@ fn open_all(path: &Path) -> Result<()> {
 
 #[test]
 fn files_of_a_newer_version_are_refused_by_name() {
-    for which in [SILT, WIP, WIP_TABLES_2] {
+    for which in [SILT, WIP, WIP_TABLES_2, WIP_2] {
         let temp = golden(which, "newer");
         open_all(&temp.0).expect("opens as it is");
         drop(temp);
@@ -367,11 +373,12 @@ fn sections_of_a_newer_version_are_refused_by_name() {
 
 #[test]
 fn a_state_of_a_newer_version_is_refused_by_name() {
-    state_of_a_newer_version(SILT);
-    state_of_a_newer_version(WIP);
+    state_of_a_newer_version(SILT, 2);
+    state_of_a_newer_version(WIP, 3);
+    state_of_a_newer_version(WIP_2, 3);
 }
 
-fn state_of_a_newer_version(which: &str) {
+fn state_of_a_newer_version(which: &str, newer: u8) {
     let temp = golden(which, "state");
     let manifests =
         files(&temp.0).into_iter().filter(|p| p.to_string_lossy().contains("MANIFEST-"));
@@ -379,8 +386,9 @@ fn state_of_a_newer_version(which: &str) {
         let mut bytes = std::fs::read(&path).expect("reads");
         // Header of 32 bytes, then the snapshot's record: header of 24 bytes, version.
         let len = u32::from_le_bytes(bytes[36..40].try_into().expect("four bytes")) as usize;
-        bytes[56] = 2;
-        let id = u64_at(&bytes, 0) ^ 1;
+        bytes[56] = newer;
+        let number = path.to_string_lossy().rsplit('-').next().and_then(|n| n.parse::<u64>().ok());
+        let id = u64_at(&bytes, 0) ^ number.expect("a number");
         let sum = placed(id, 32, &bytes[36..56 + len]);
         put_u32(&mut bytes, 32, sum);
         std::fs::write(&path, bytes).expect("writes");
@@ -498,14 +506,15 @@ fn write_wip() {
     let table = Temp::new("write-wip-table");
     let options = OpenOptions::new().engine("wip").seed(SEED).background_threads(0);
     let store = options.open(&temp.0).expect("creates");
-    for (name, own) in wip_keyspaces(WIP_TABLES_2) {
-        let options: Vec<_> = WIP_OPTIONS.iter().chain(own).copied().collect();
+    for (name, own) in wip_keyspaces(WIP_2) {
+        let changes = [("changes_bytes_max", "64KiB")];
+        let options: Vec<_> = WIP_OPTIONS.iter().chain(own).chain(&changes).copied().collect();
         let keyspace = store.create_keyspace(name, "wip", &options).expect("creates");
         wip_steps(name, Some(&keyspace), &table.0);
     }
     store.close().expect("closes");
     let _ = std::fs::remove_file(&table.0);
-    keep(&temp, WIP_TABLES_2);
+    keep(&temp, WIP_2);
 }
 
 /// All entries with what belongs to them.
@@ -528,6 +537,7 @@ fn an_ordered_store_of_version_1_opens_and_holds_what_it_held() {
     }
     holds_what_it_held(WIP, 1);
     holds_what_it_held(WIP_TABLES_2, 2);
+    holds_what_it_held(WIP_2, 2);
 }
 
 /// The version in the footer of every table file of a store.

@@ -298,6 +298,25 @@ fn changes() {
 }
 
 #[test]
+fn changes_go_on_behind_openings() {
+    let rounds = test_size(150, 1_000, 100_000);
+    for (seed, make) in [tiny_with_changes, with_values_apart].into_iter().enumerate() {
+        let report = testkit::changes_reopened(&mut make(), seed as u64, rounds);
+        assert!(report.went_on > rounds && report.late > rounds / 8, "{report:?}");
+        assert_eq!(report.late_in_vain, 0, "{report:?}");
+    }
+}
+
+fn tiny_with_changes() -> WipHarness {
+    WipHarness::new(&[("changes_bytes_max", 12 << 10)])
+}
+
+fn with_values_apart() -> WipHarness {
+    let apart = ("inline_value_bytes_max", 200);
+    WipHarness::new(&[("changes_bytes_max", 12 << 10), apart, ("value_log_segment_bytes", 8 << 10)])
+}
+
+#[test]
 fn crash_ranges() {
     let stride = test_size(3, 1, 1) as usize;
     assert!(testkit::crash_ranges(&mut tiny(), 1, 100, stride) > 50);

@@ -78,6 +78,8 @@ pub(super) enum Bug {
     IgnoresRanges,
     /// Leaves what a batch does out of the stream of changes now and then.
     SkipsChanges,
+    /// Lets readers of its changes go on whatever survived.
+    ForgetsHistories,
     /// Does not delete what a batch put before it deletes a range.
     SparesBatches,
 }
@@ -422,7 +424,7 @@ impl Layer for Broken {
 
     fn as_changes(self: Arc<Self>) -> Option<Arc<dyn Changes>> {
         match self.bug {
-            Bug::SkipsChanges => Some(self),
+            Bug::SkipsChanges | Bug::ForgetsHistories => Some(self),
             _ => Arc::clone(&self.inner).as_changes(),
         }
     }
@@ -588,6 +590,10 @@ impl Changes for Broken {
         bytes_max: usize,
         each: &mut dyn FnMut(ChangePoint, &WriteBatch<'_>),
     ) -> Result<ChangePoint> {
+        if self.bug == Bug::ForgetsHistories {
+            let from = ChangePoint { sequence: from.sequence, ..Changes::now(&*self.inner) };
+            return Changes::read(&*self.inner, from, bytes_max, each);
+        }
         Changes::read(&*self.inner, from, bytes_max, &mut |point, batch| {
             let nothing = WriteBatch::new();
             // So many that not all of them are written over by the end.
