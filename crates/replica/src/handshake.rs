@@ -269,3 +269,80 @@ fn strange(wire: &Wire, line: &str) -> Error {
     let shown: String = line.chars().take(100).collect();
     failed(format!("the primary {} answers PSYNC by what is no answer: {shown}", wire.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::Scripted;
+
+    fn answer(line: &str) -> Result<Answer> {
+        agreed(&Wire::over(Box::new(Scripted::default()), Duration::from_secs(1)), line)
+    }
+
+    fn agrees(line: &str) -> Agreed {
+        match answer(line) {
+            Ok(Answer::Agreed(agreed)) => agreed,
+            Ok(Answer::Summary(_)) => panic!("{line}: a summary is asked for"),
+            Err(error) => panic!("{line}: {error}"),
+        }
+    }
+
+    #[test]
+    fn answers_to_psync_are_understood() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let full = |has_blocks| Agreed::Full { id: id.into(), offset: 77, has_blocks };
+        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77")), full(false));
+        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77 {CAPABILITY}")), full(true));
+        let on = |id: Option<&str>, records_end| Agreed::Continue {
+            id: id.map(str::to_string),
+            records_end,
+        };
+        assert_eq!(agrees("+CONTINUE"), on(None, None));
+        assert_eq!(agrees(&format!("+CONTINUE {id}")), on(Some(id), None));
+        assert_eq!(agrees(&format!("+CONTINUE {id} {CAPABILITY} 9")), on(Some(id), Some(9)));
+        let Ok(Answer::Summary(seed)) = answer("+SUMMARY 000102030405060708090a0b0c0d0e0f") else {
+            panic!("no summary");
+        };
+        assert_eq!(seed, std::array::from_fn(|n| n as u8));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused_in_words() {
+        let id = "0".repeat(40);
+        for line in [
+            String::new(),
+            "+OK".into(),
+            "+CONTINUE short".into(),
+            format!("+FULLRESYNC {id}"),
+            format!("+FULLRESYNC {id} much"),
+            format!("+FULLRESYNC {} 7", "g".repeat(40)),
+            format!("+FULLRESYNC {id} 7 other"),
+            format!("+CONTINUE {id} {CAPABILITY} -1"),
+            "+SUMMARY 00".into(),
+            format!("+SUMMARY {}", "x".repeat(32)),
+            "x".repeat(1 << 16),
+        ] {
+            let error = answer(&line).err().unwrap_or_else(|| panic!("{line} is an answer"));
+            let text = error.to_string();
+            assert!(text.contains("what is no answer") && text.len() < 300, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_primary_that_is_not_ready_is_asked_again_and_one_without_psync_is_named() {
+        for line in ["-NOMASTERLINK Can't SYNC while not connected", "-LOADING Redis is loading"] {
+            let error = answer(line).err().expect("not ready");
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            assert!(error.to_string().contains("is not ready"), "{error}");
+        }
+        let error = answer("-ERR unknown command 'PSYNC'").err().expect("refused");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+
+    #[test]
+    fn fields_of_info_are_found_whole() {
+        let told = Told("# Server\r\nrun_id:abc\r\nrun_id_old:x\r\nrole:slave\r\n".into());
+        assert_eq!((told.get("run_id"), told.get("role")), (Some("abc"), Some("slave")));
+        assert_eq!((told.get("run"), told.get("master_host")), (None, None));
+    }
+}

@@ -18,6 +18,8 @@
 
 mod handshake;
 mod link;
+#[cfg(test)]
+mod scripted;
 mod syncer;
 mod transfer;
 mod wire;

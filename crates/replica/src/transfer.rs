@@ -91,3 +91,32 @@ fn announced(
     let len = digits.and_then(|digits| digits.parse().ok()).ok_or_else(strange)?;
     Ok((Ending::Nothing, Some(len)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, Step};
+
+    fn how_it_ends(line: &str) -> Result<(Ending, Option<u64>)> {
+        let script = Scripted::new(vec![Step::Bytes(format!("\n{line}\r\n").into_bytes())]);
+        announced(&mut Wire::over(Box::new(script), Duration::from_secs(1)), &mut || Ok(()))
+    }
+
+    #[test]
+    fn a_file_ends_by_its_length_or_its_mark() {
+        let (ending, left) = how_it_ends("$12345").unwrap();
+        assert!(matches!(ending, Ending::Nothing) && left == Some(12345));
+        let mark = "m".repeat(MARK_BYTES);
+        let (ending, left) = how_it_ends(&format!("$EOF:{mark}")).unwrap();
+        assert!(matches!(ending, Ending::Mark(found) if found == mark.as_bytes()));
+        assert_eq!(left, None);
+    }
+
+    #[test]
+    fn what_announces_no_file_is_shown() {
+        for line in ["$EOF:short", "$", "$-1", "$12x", "+OK", "-ERR no data"] {
+            let error = how_it_ends(line).err().unwrap_or_else(|| panic!("{line} is a file"));
+            assert!(error.to_string().contains(line), "{error}");
+        }
+    }
+}

@@ -165,3 +165,24 @@ impl Wire {
         }
     }
 }
+
+#[cfg(test)]
+impl Wire {
+    /// A connection over `stream`, as it is after it was made.
+    pub(crate) fn over(stream: Box<dyn Stream>, timeout: Duration) -> Wire {
+        Wire {
+            stream,
+            name: "primary:1".into(),
+            buffer: Vec::new(),
+            scratch: vec![0; READ_BYTES],
+            timeout,
+            heard: Instant::now(),
+            hint: "; a hint".into(),
+            has_heard: false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;
