@@ -1,5 +1,6 @@
 //! The stream of a primary, applied in groups: see the invariants of the module above.
 
+use crate::budget::{Budget, Claim};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
 use crate::exec::{Executor, Unapplied};
@@ -22,6 +23,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// anew after a crash, and what readers see at once, is no more than that.
 const REQUESTS_MAX: usize = 512;
 const BYTES_MAX: usize = 1 << 20;
+
+/// Memory of a copied request, or of an argument, beside its bytes: spans, times and flags.
+const REQUEST_BYTES: usize = 128;
 
 /// A function that a loop runs itself.
 type SessionRun = fn(&mut Cx<'_>, Args<'_>);
@@ -74,8 +78,9 @@ enum Item {
 }
 
 /// Requests that are applied together.
-#[derive(Default)]
 struct Group {
+    /// Memory of the requests' copies: of the clients', like requests of theirs.
+    claim: Claim,
     items: Vec<Item>,
     /// Messages, which are sent when all is done.
     published: Vec<(Topic, Vec<u8>, Vec<u8>)>,
@@ -92,10 +97,42 @@ struct Group {
 }
 
 impl Group {
+    /// A group without requests, behind which `db` is selected; its memory is of `budget`.
+    fn new(budget: &Arc<Budget>, db: u8) -> Self {
+        Group {
+            claim: Claim::new(budget),
+            items: Vec::new(),
+            published: Vec::new(),
+            bytes: 0,
+            units: 0,
+            is_alone: false,
+            wants_ack: false,
+            has_records: false,
+            db,
+        }
+    }
+
+    /// Claims the memory of copies of `count` requests with `bytes` bytes, before these are made.
+    ///
+    /// # Errors
+    /// `Full` if the clients' memory has not so much.
+    fn claim(&self, bytes: usize, count: usize) -> Result<()> {
+        let claimed = self.claim.grow(bytes + count * REQUEST_BYTES);
+        claimed.map_err(|text| {
+            let text = format!("applying what the primary sends: {text}");
+            Error::new(ErrorKind::Full, text)
+        })
+    }
+
     /// Adds the entries of a record of database `db`.
+    ///
+    /// # Errors
+    /// Those of the record, and a lack of memory; then none is added.
     fn add_record(&mut self, record: &[u8], db: u8) -> Result<()> {
+        let changes = read_record(record)?;
+        self.claim(record.len(), changes.len())?;
         self.has_records = true;
-        for change in read_record(record)? {
+        for change in changes {
             match change {
                 Change::Put(key, entry) => {
                     let expires = entry.expires_unix_ms.to_le_bytes();
@@ -111,7 +148,17 @@ impl Group {
         Ok(())
     }
 
-    /// Adds a request, whose spans are those of `args`.
+    /// Adds a request with `args`.
+    ///
+    /// # Errors
+    /// A lack of memory; then it is not added.
+    fn add_request(&mut self, run: Run, args: &[&[u8]], db: u8) -> Result<()> {
+        self.claim(args.iter().map(|arg| arg.len()).sum(), args.len())?;
+        self.add(run, args, db);
+        Ok(())
+    }
+
+    /// Adds a request, whose spans are those of `args` and whose memory is claimed.
     fn add(&mut self, run: Run, args: &[&[u8]], db: u8) {
         if !matches!(self.items.last(), Some(Item::Requests(_))) {
             self.items.push(Item::Requests(Input::default()));
@@ -271,7 +318,7 @@ impl Follower {
 
     fn group_of(&mut self, bytes: &mut [u8]) -> Result<Option<Group>> {
         let units_max = if self.careful > 0 { 1 } else { REQUESTS_MAX };
-        let mut group = Group { db: self.db, ..Group::default() };
+        let mut group = Group::new(&self.service.budget, self.db);
         let (mut at, mut db, mut in_multi) = (0, self.db, false);
         let mut parser = Parser::new();
         while at < bytes.len() && (in_multi || (group.units < units_max && at < BYTES_MAX)) {
@@ -301,8 +348,12 @@ impl Follower {
                 Kind::Select(number) => db = number,
                 Kind::Multi => in_multi = true,
                 Kind::Exec => in_multi = false,
-                Kind::Step(run, skip) => group.add(run, &args[skip..], db),
-                Kind::Alone(run) => group.add(run, &args, db),
+                Kind::Step(run, skip) => match group.add_request(run, &args[skip..], db) {
+                    Ok(()) => {}
+                    Err(_) if group.units > 0 => break,
+                    Err(error) => return Err(error),
+                },
+                Kind::Alone(run) => group.add_request(run, &args, db)?,
                 Kind::Session(run) => {
                     let mut input = Input::default();
                     input.add(Run::Ready, &args, db);
