@@ -89,8 +89,13 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let leave = move || leaving.iter().for_each(|group| group.leave());
     stop_on_signal(signals, args.file.clone(), (server.stop_handle(), leave))?;
     announce(&what, &server, engine, &format!("{}{others}", durability_words(durability)));
+    let service = Arc::clone(server.service());
     server.wait();
     drop(replica);
+    if let Err(error) = service.leave_position() {
+        warn!("replicas will fetch all data after the restart: {error}");
+    }
+    drop(service);
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
     }

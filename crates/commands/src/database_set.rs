@@ -105,6 +105,16 @@ impl DatabaseSet {
         self.source.begin_generation()
     }
 
+    /// As [`Databases::take_replication_state`].
+    pub(crate) fn take_replication_state(&self) -> Option<Vec<u8>> {
+        self.source.take_replication_state()
+    }
+
+    /// As [`Databases::leave_replication_state`].
+    pub(crate) fn leave_replication_state(&self, bytes: &[u8]) -> Result<bool> {
+        self.source.leave_replication_state(bytes)
+    }
+
     /// Lets all databases together have `bytes` of memory from now on.
     pub(crate) fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
         self.source.set_memory_bytes(bytes)

@@ -120,6 +120,19 @@ pub trait Databases: Send + Sync {
         Ok(None)
     }
 
+    /// What a server before this one has left of its stream of replication, once, if nobody has
+    /// written to the databases since.
+    fn take_replication_state(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Keeps what is said of the stream of replication for the server that comes next; false if
+    /// there is no place for it. Nothing is written to the databases any more.
+    fn leave_replication_state(&self, bytes: &[u8]) -> Result<bool> {
+        let _ = bytes;
+        Ok(false)
+    }
+
     /// Lets all databases together have `bytes` of memory from now on.
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {
         let _ = bytes;
@@ -276,6 +289,14 @@ impl Databases for silica::Silica {
 
     fn begin_generation(&self) -> Result<Option<Box<dyn Generation + '_>>> {
         Ok(Some(Box::new(silica::Silica::begin_generation(self))))
+    }
+
+    fn take_replication_state(&self) -> Option<Vec<u8>> {
+        silica::Silica::take_replication_state(self)
+    }
+
+    fn leave_replication_state(&self, bytes: &[u8]) -> Result<bool> {
+        silica::Silica::leave_replication_state(self, bytes).map(|()| true)
     }
 
     fn set_memory_bytes(&self, bytes: u64) -> Result<()> {

@@ -224,6 +224,7 @@ impl Link {
                 if id.is_some_and(|id| replication.rename_history(&id)) {
                     self.service.drop_replicas();
                 }
+                follower.mark_position()?;
                 log::info!("{name} goes on at {}", replication.offset());
             }
             Agreed::Full { id, offset, has_blocks } => {

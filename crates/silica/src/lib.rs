@@ -114,6 +114,7 @@ mod record;
 mod recorder;
 mod registry;
 mod repair;
+mod replication_file;
 mod scheduler;
 mod sealed;
 mod settings;

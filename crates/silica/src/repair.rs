@@ -3,6 +3,7 @@
 use crate::catalog::{self, Catalog, Record};
 use crate::directories::refuse_missing;
 use crate::opening::open_damaged_device;
+use crate::replication_file;
 use crate::store::DEFAULT_KEYSPACE;
 use crate::{EngineSpec, OpenOptions, Registry};
 use silica_base::HashSeed;
@@ -54,6 +55,8 @@ pub fn repair(path: impl AsRef<Path>, options: OpenOptions) -> Result<StoreRepai
     }
     let options = options.create(false);
     let device = open_damaged_device(path, &options)?;
+    // What it said of the data is not so any more.
+    replication_file::set_aside(&device)?;
     let mut findings = Vec::new();
     let catalog = catalog_of(path, &device, &options.registry, &mut findings)?;
     let mut keyspaces = Vec::new();

@@ -17,8 +17,7 @@ use crate::migrate::{Route, Switch, journal, read_only, target_of};
 use crate::opening::{create, open_device};
 use crate::options::{MEMORY_BYTES_MIN, check_fits, check_memory_bytes};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
-use crate::sketch;
-use crate::{EngineSpec, OpenOptions};
+use crate::{EngineSpec, OpenOptions, replication_file, sketch};
 use log::{info, warn};
 use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
@@ -92,6 +91,7 @@ impl Silica {
         }
         options.check_memory()?;
         let device = open_device(path, &options)?;
+        replication_file::set_aside(&device)?;
         let file = path.join(catalog::FILE).display().to_string();
         let loaded = Catalog::load(&device, &file).map_err(|error| match error.kind() {
             ErrorKind::Corruption => {

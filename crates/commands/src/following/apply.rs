@@ -603,6 +603,35 @@ impl Follower {
         Ok(())
     }
 
+    /// Marks the databases of a server that goes on in a primary's stream and has no mark yet: it was
+    /// the primary of that history. Until each of them is written, nothing else would tell after a
+    /// power cut that one has lost its end.
+    ///
+    /// # Errors
+    /// Those of the databases.
+    pub fn mark_position(&mut self) -> Result<()> {
+        let service = Arc::clone(&self.service);
+        let databases = &service.databases;
+        if marks::read(&databases.held()?)?.is_some() || !service.sync_databases()? {
+            return Ok(());
+        }
+        let turn = Arc::clone(&self.turn);
+        let _entered = databases.enter(&turn);
+        let (history, offset) = service.replication.position();
+        let opened = (0..databases.count()).filter(|db| databases.opened(*db).is_some());
+        let mark = Mark {
+            id: history.id,
+            offset,
+            db: self.db,
+            written: opened.map(|db| (db as u8, offset)).collect(),
+            is_unsure: false,
+            has_functions: !service.libraries.list().is_empty(),
+        };
+        self.mark_all(&mark)?;
+        self.written = mark.written;
+        Ok(())
+    }
+
     /// Writes `mark` to all databases that are open.
     fn mark_all(&self, mark: &Mark) -> Result<()> {
         let databases = &self.service.databases;

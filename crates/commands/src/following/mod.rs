@@ -51,17 +51,32 @@ pub fn settle_history(service: &Service) -> silica::engine::Result<()> {
     }
     let (role, _) = service.replication.role();
     let databases = &service.databases;
+    let parting = service.take_parting();
+    let now_ms = service.monotonic_ms();
     if role == Role::Primary {
         // Databases are opened when somebody asks for them; only what was a replica has marks.
         if databases.owners.is_none() && marks::is_marked(databases.engine(0)?)? {
             remove_marks(&databases.held()?)?;
         }
+        if let Some(parting) = parting {
+            log::info!("replicas may go on at offset {}", parting.offset);
+            service.replication.go_on_from(parting, now_ms);
+        }
         return Ok(());
     }
-    if let Some(mark) = marks::read(&databases.held()?)? {
-        let Mark { id, offset, db, .. } = &mark;
+    let mark = marks::read(&databases.held()?)?;
+    let at = mark.as_ref().map(|Mark { id, offset, db, .. }| (id, *offset, Some(*db)));
+    let left = parting.as_ref().map(|left| (&left.history.id, left.offset, left.selected));
+    // A primary has no mark; it follows another one from now on.
+    let left = left.filter(|(id, offset, _)| at.is_none_or(|at| (at.0, at.1) == (*id, *offset)));
+    if let Some((id, offset, selected)) = at.or(left) {
         log::info!("the data is at offset {offset} of {id}");
-        service.replication.set_position(id, *offset, Some(*db));
+        service.replication.set_position(id, offset, selected);
+    }
+    let goes_on = left.is_some();
+    if let Some(parting) = parting.filter(|_| goes_on) {
+        // Those who follow this server go on, too.
+        service.replication.go_on_from(parting, now_ms);
     }
     Ok(())
 }

@@ -117,13 +117,17 @@ fn run(service: &Service, feed: &Feed) -> Result<()> {
     }
     feed.end_sync();
     log::info!("replica {}: all data is sent", feed.client.peer);
-    let Moment { others, walking, .. } = moment;
+    let Moment { offset, others, walking, .. } = moment;
     if service.replication.is_replica() {
         // They are in the stream of our primary, which has the same gap.
         return Ok(());
     }
     let put =
         others.into_iter().try_for_each(|place| put_into_stream(service, feed, place, &claim));
+    if put.is_err() {
+        // It has a position, and would go on without them.
+        service.replication.note_half_told(offset);
+    }
     drop(walking);
     put
 }

@@ -39,6 +39,7 @@ mod full;
 mod link;
 mod primary;
 pub(crate) mod records;
+mod restart;
 mod restate;
 mod stripes;
 pub(crate) mod walk;
@@ -172,6 +173,9 @@ struct State {
     plain_end: u64,
     /// Bytes of the stream up to the end of the last record.
     records_end: u64,
+    /// Bytes of the stream from the begin to the end of synchronisations whose keys were not all
+    /// put into it, because the replica had gone: whoever stands in between may lack some.
+    half_told: Option<(u64, u64)>,
 }
 
 /// What a server is among others, and the stream of what it writes.
@@ -225,6 +229,7 @@ impl Replication {
             plain_feeds: 0,
             plain_end: 0,
             records_end: 0,
+            half_told: None,
         };
         Replication {
             settings: Settings::default(),
@@ -374,6 +379,7 @@ impl Replication {
         let id = new_id(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner));
         let mut state = self.state();
         state.stream.clear();
+        state.half_told = None;
         state.history = History { id, second: None };
     }
 
@@ -383,7 +389,7 @@ impl Replication {
         let mut state = self.state();
         if state.history.id != id || state.stream.end() != offset {
             state.stream.restart(offset);
-            (state.plain_end, state.records_end) = (0, 0);
+            (state.plain_end, state.records_end, state.half_told) = (0, 0, None);
         }
         state.history = History { id: id.to_string(), second: None };
         state.selected = database;

@@ -1,6 +1,6 @@
 //! The side that is followed: writes on their way into the stream, and the replicas.
 
-use super::{Effects, Feed, Held, Mask, Phase, Replication};
+use super::{Effects, Feed, Held, Mask, Phase, Replication, State};
 use crate::budget::Budget;
 use crate::burst::{Args, Burst, Input, Output, Request};
 use crate::clients::{Client, Clients};
@@ -94,19 +94,9 @@ impl Replication {
     /// Somebody continues at `offset` of the history `id`: true if what is missing is kept, and
     /// then it is fed from there on.
     pub(crate) fn continues(&self, feed: &Feed, id: &[u8], offset: u64, now_ms: u64) -> bool {
+        let takes_records = feed.takes_records();
         let mut state = self.state();
-        let history = &state.history;
-        let is_ours = id == history.id.as_bytes();
-        let was_ours = history
-            .second
-            .as_ref()
-            .is_some_and(|(second, until)| id == second.as_bytes() && offset <= *until);
-        // Without it, what was written is not in the stream.
-        let is_whole = self.is_replica() || self.tells.load(Relaxed);
-        let is_kept = is_whole && state.stream.is_kept();
-        let is_kept = is_kept && state.stream.read(offset, 0).is_some();
-        let is_told = feed.takes_records() || offset >= state.records_end;
-        let continues = (is_ours || was_ours) && is_kept && is_told;
+        let continues = self.has_all_since(&state, (id, offset), takes_records);
         if continues {
             state.plain_feeds += usize::from(feed.counts_as_plain());
             self.left_ms.store(0, Relaxed);
@@ -114,6 +104,40 @@ impl Replication {
             feed.go_on(offset, now_ms);
         }
         continues
+    }
+
+    /// True if the stream has all that somebody lacks who stands at `offset` of the history `id`.
+    pub(super) fn has_all_since(
+        &self,
+        state: &State,
+        (id, offset): (&[u8], u64),
+        takes_records: bool,
+    ) -> bool {
+        let history = &state.history;
+        let is_ours = id == history.id.as_bytes();
+        let was_ours = history
+            .second
+            .as_ref()
+            .is_some_and(|(second, until)| id == second.as_bytes() && offset <= *until);
+        // Without it, what was written is not in the stream.
+        let is_told = self.is_replica() || self.tells.load(Relaxed);
+        let is_kept = state.stream.is_kept() && state.stream.read(offset, 0).is_some();
+        let can_read = takes_records || offset >= state.records_end;
+        let may_lack = |(from, to): (u64, u64)| (from..=to).contains(&offset);
+        (is_ours || was_ours)
+            && is_told
+            && is_kept
+            && can_read
+            && !state.half_told.is_some_and(may_lack)
+    }
+
+    /// The keys of databases without snapshots were not all put into the stream for a replica whose
+    /// data is that of offset `from`, and which may have what was put so far.
+    pub(super) fn note_half_told(&self, from: u64) {
+        let mut state = self.state();
+        let end = state.stream.end();
+        let (first, _) = state.half_told.unwrap_or((from, end));
+        state.half_told = Some((first.min(from), end));
     }
 
     /// What is to be told to the loops of replicas that have nothing to do.

@@ -136,3 +136,60 @@ fn a_replica_that_has_left_leaves_nothing_behind() {
     assert_eq!(budget.used(), 0, "what was put aside for its data");
     assert!(left.upgrade().is_none() && gone.upgrade().is_none(), "they hold each other");
 }
+
+/// True if somebody may go on who stands at `offset` of history `id`.
+fn may_go_on(one: &Replication, id: &str, offset: u64) -> bool {
+    one.has_all_since(&one.state(), (id.as_bytes(), offset), true)
+}
+
+#[test]
+fn whoever_may_lack_keys_does_not_go_on() {
+    let one = replication();
+    one.keep();
+    one.tells.store(true, Relaxed);
+    ping(&one, 0);
+    let (History { id, .. }, begun) = one.position();
+    ping(&one, 1);
+    let middle = one.offset();
+    assert!(may_go_on(&one, &id, begun) && may_go_on(&one, &id, middle));
+    // A replica whose data is that of `begun` has gone, before all keys were put into the stream.
+    one.note_half_told(begun);
+    ping(&one, 2);
+    assert!(!may_go_on(&one, &id, begun) && !may_go_on(&one, &id, middle));
+    assert!(may_go_on(&one, &id, one.offset()), "whoever was there at the end has all");
+    assert!(one.parting().is_none(), "a replica may have less than its offset says");
+    // Another one, of which more was put.
+    one.note_half_told(middle);
+    assert!(!may_go_on(&one, &id, begun) && !may_go_on(&one, &id, one.offset()));
+}
+
+#[test]
+fn a_stream_goes_on_behind_a_restart() {
+    let before = replication();
+    before.keep();
+    before.tells.store(true, Relaxed);
+    ping(&before, 3);
+    before.timers.note_at(3, b"short", 77);
+    let (history, offset) = before.position();
+    let parting = before.parting().expect("it is kept");
+    let bytes = parting.encode();
+    let parting = restart::Parting::decode(&bytes).expect("decodes");
+
+    let primary = Replication::new(&Budget::new(8 << 20), Prng::new(8));
+    primary.go_on_from(parting.clone(), 5);
+    let (now, at) = primary.position();
+    assert_eq!((at, now.second), (offset, Some((history.id.clone(), offset))));
+    assert_ne!(now.id, history.id, "two copies would have one history");
+    assert!(primary.tells() && primary.timers.has_due(77));
+    assert!(may_go_on(&primary, &history.id, 0) && may_go_on(&primary, &history.id, offset));
+    assert!(!may_go_on(&primary, &history.id, offset + 1));
+    ping(&primary, 3);
+    let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n";
+    assert!(primary.read(offset, 1000).unwrap().starts_with(select));
+
+    let replica = Replication::new(&Budget::new(8 << 20), Prng::new(9));
+    replica.become_replica("there", 7);
+    replica.go_on_from(parting, 5);
+    assert_eq!(replica.position(), (history.clone(), offset));
+    assert!(may_go_on(&replica, &history.id, offset) && !replica.tells());
+}

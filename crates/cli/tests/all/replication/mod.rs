@@ -10,6 +10,7 @@ mod killed;
 mod load;
 mod proxy;
 mod records;
+mod restarted;
 mod sentinel;
 
 use crate::support::{Client, Reply, Server};

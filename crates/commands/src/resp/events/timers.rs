@@ -131,6 +131,12 @@ impl Timers {
         due.filter(|name| Some(name.0) == db).take(STEP).cloned().collect()
     }
 
+    /// All keys: database, time, name.
+    pub(crate) fn all(&self) -> Vec<(u8, u64, Vec<u8>)> {
+        let inner = self.lock();
+        inner.by_name.iter().map(|((db, key), at)| (*db, *at, key.to_vec())).collect()
+    }
+
     /// Forgets the keys of a database, or of all.
     pub(crate) fn clear(&self, db: Option<u8>) {
         let mut inner = self.lock();
