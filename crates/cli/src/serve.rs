@@ -92,9 +92,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let service = Arc::clone(server.service());
     server.wait();
     drop(replica);
-    if let Err(error) = service.leave_position() {
-        warn!("replicas will fetch all data after the restart: {error}");
-    }
+    warn_if_lost(service.leave_position());
     drop(service);
     if let Some(report) = recording.map(silica::Recording::stop).transpose()? {
         info!("recorded {} operations, {} dropped", report.operations, report.dropped);
@@ -104,6 +102,13 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     store.shut()?;
     info!("stopped");
     Ok(())
+}
+
+/// Warns if the place in the stream of changes could not be left for the next start.
+fn warn_if_lost(left: Result<()>) {
+    if let Err(error) = left {
+        warn!("replicas will fetch all data after the restart: {error}");
+    }
 }
 
 /// Serves a cache, or a store, in memory until SIGINT or SIGTERM.

@@ -11,8 +11,8 @@ use silica_engine::{Environment, OptionValues};
 use std::sync::Arc;
 
 impl Mica {
-    /// An engine on a device. With the option `warm_restart` it takes back what [`Admin::close`]
-    /// has left there, and its own will leave what it holds.
+    /// An engine on a device. With the option `warm_restart` it takes back what
+    /// [`silica_engine::Admin::close`] has left there, and its own will leave what it holds.
     ///
     /// # Errors
     /// Those of [`Mica::open`]; `Io` where an image cannot be taken away from the device; `Full`

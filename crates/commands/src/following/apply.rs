@@ -603,9 +603,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Marks the databases of a server that goes on in a primary's stream and has no mark yet: it was
-    /// the primary of that history. Until each of them is written, nothing else would tell after a
-    /// power cut that one has lost its end.
+    /// Marks the databases of a server that goes on in a primary's stream and has no mark yet: it
+    /// was the primary of that history. Until each of them is written, nothing else would tell
+    /// after a power cut that one has lost its end.
     ///
     /// # Errors
     /// Those of the databases.

@@ -199,9 +199,9 @@ impl Replication {
 }
 
 impl Service {
-    /// Leaves what the next server on the same store needs to go on in the stream, if it can. Called
-    /// when no thread serves anybody any more, and none follows a primary; nothing may be written
-    /// afterwards.
+    /// Leaves what the next server on the same store needs to go on in the stream, if it can.
+    /// Called when no thread serves anybody any more, and none follows a primary; nothing may be
+    /// written afterwards.
     ///
     /// # Errors
     /// Those of syncing the databases and of writing the file: then the next server begins anew.

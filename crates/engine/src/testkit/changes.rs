@@ -105,8 +105,8 @@ impl Reader {
     }
 }
 
-/// Lets `threads` threads write, `each` times, while readers follow. The harness's engines must keep
-/// changes, some kilobytes of them.
+/// Lets `threads` threads write, `each` times, while readers follow. The harness's engines must
+/// keep changes, some kilobytes of them.
 ///
 /// # Panics
 ///
