@@ -5,6 +5,7 @@ use crate::burst::Args;
 use crate::database_set::metric_of;
 use crate::process;
 use crate::resp::Keyspace;
+use crate::resp::whole::size;
 use silica::engine::{MetricVisitor, Result};
 use silica_proto::Reply;
 use silica_proto::memcached::{Fault, fault};
@@ -80,8 +81,8 @@ fn general(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     stat(out, "limit_maxbytes", service.memory_bytes());
     stat(out, "accepting_conns", 1);
     stat(out, "threads", service.front.loops());
-    if let Some(admin) = keys.engine.as_admin() {
-        stat(out, "curr_items", admin.estimate()?.estimate);
+    if keys.engine.as_admin().is_some() {
+        stat(out, "curr_items", size(keys)?.estimate);
     }
     let (user, system) = process::cpu_seconds();
     stat(out, "rusage_user", format_args!("{user:.6}"));
@@ -107,8 +108,10 @@ fn databases(keys: &Keyspace<'_>, out: &mut Vec<u8>) -> Result<()> {
     for db in 0..keys.service.databases.count() {
         let Some(engine) = keys.service.databases.opened(db) else { continue };
         stat(out, &format!("{db}:engine"), engine.descriptor().name);
-        if let Some(admin) = engine.as_admin() {
-            stat(out, &format!("{db}:curr_items"), admin.estimate()?.estimate);
+        if engine.as_admin().is_some() {
+            let whole = keys.service.databases.whole(db);
+            let keys_of_db = Keyspace { engine, db, whole, ..*keys };
+            stat(out, &format!("{db}:curr_items"), size(&keys_of_db)?.estimate);
         }
         engine.metrics(&mut Metrics(out, db));
     }

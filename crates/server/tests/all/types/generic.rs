@@ -192,6 +192,30 @@ fn pages_are_no_keys() {
     }
 }
 
+/// Few keys are counted, whatever was deleted, and pages of objects are none.
+#[test]
+fn memcached_counts_keys_as_redis_does() {
+    let (server, _directory) = start_engine("wip");
+    let mut client = Client::connect(&server);
+    for n in 0..600 {
+        client.ask(&format!("SET k{n} v"));
+    }
+    for n in 5..600 {
+        client.ask(&format!("DEL k{n}"));
+    }
+    let elements: String = (0..2000).map(|n| format!(" {n}")).collect();
+    client.ask(&format!("RPUSH list{elements}"));
+    assert_eq!(client.ask("DBSIZE"), ":6");
+    let mut memcached = Client::connect(&server);
+    for (word, name) in [("stats", "curr_items"), ("stats databases", "0:curr_items")] {
+        memcached.send(format!("{word}\r\n").as_bytes());
+        let lines = std::iter::from_fn(|| Some(memcached.line()).filter(|line| line != "END"));
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.contains(&format!("STAT {name} 6")), "{lines:?}");
+    }
+    server.stop();
+}
+
 /// Entries that memcached's clients store are strings, and objects are none.
 #[test]
 fn memcached_sees_strings_alone() {
