@@ -113,7 +113,8 @@ fn figures_of_every_database_are_there_from_the_start() {
     for line in ["db1_engine:mica", "db3_engine:wip", "db3:keys=1,"] {
         assert!(info.contains(&format!("\r\n{line}")), "{line}: {info}");
     }
-    assert!(!info.contains("db4"), "nobody has asked for it");
+    // Ids of hexadecimal digits may have these three, too.
+    assert!(!info.contains("\r\ndb4"), "nobody has asked for it");
     server.stop();
 }
 
