@@ -130,6 +130,10 @@ pub trait Optimistic: Engine {
         durability: Durability,
     ) -> Result<bool>;
 
+    /// [`Atomic::settle`]. What was read together is good only if it still holds after this:
+    /// readers may see a batch before all of it is there.
+    fn settle(&self);
+
     /// True where all `conditions` hold right now.
     fn all_hold(&self, conditions: Conditions<'_>) -> bool {
         let is_over = || conditions.expires_unix_ms <= self.unix_ms();
@@ -198,6 +202,20 @@ impl<E: Optimistic> Atomic for E {
     fn publishes_in_order(&self) -> bool {
         Optimistic::publishes_in_order(self)
     }
+
+    fn settle(&self) {
+        Optimistic::settle(self);
+    }
+}
+
+/// True if what was read under `conditions` was there at one moment.
+fn held_together<E: Optimistic>(engine: &E, conditions: Conditions<'_>) -> bool {
+    // What one key was is what it was at some moment.
+    if conditions.keys.len() <= 1 {
+        return true;
+    }
+    engine.settle();
+    engine.all_hold(conditions)
 }
 
 /// A key, and the state in which it has to be.
@@ -292,8 +310,7 @@ fn write_expecting<E: Optimistic>(
         }
         let conditions = burst.conditions_of(burst.conditions.len());
         let is_done = match batch.is_empty() {
-            // What one key was is what it was at some moment.
-            true => keys.len() == 1 || engine.all_hold(conditions),
+            true => held_together(engine, conditions),
             false => engine.write_if(&batch, conditions, durability)?,
         };
         if is_done {
@@ -388,8 +405,7 @@ fn write_decisions<E: Optimistic>(
     let conditions = burst.conditions_of(used);
     let batch = decisions.batch(burst);
     if batch.is_empty() {
-        // What one key was is what it was at some moment.
-        return Ok(used == 1 || engine.all_hold(conditions));
+        return Ok(held_together(engine, conditions));
     }
     if !engine.write_if(&batch, conditions, durability)? {
         return Ok(false);

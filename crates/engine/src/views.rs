@@ -136,27 +136,45 @@ pub trait Atomic: Send + Sync {
         durability: Durability,
         is_due: &mut dyn FnMut(),
     ) -> Result<bool> {
-        let mut keys: Vec<&[u8]> = expected.iter().map(|expected| expected.key).collect();
-        keys.extend(ops.iter().map(|op| op.key));
+        // What is written comes first: an engine that publishes in order does so in this one.
+        let mut keys: Vec<&[u8]> = ops.iter().map(|op| op.key).collect();
+        keys.extend(expected.iter().map(|expected| expected.key));
         let mut holds = false;
         self.update_all(&keys, durability, &mut |entries| {
-            holds = expected.iter().zip(entries).all(|(expected, entry)| expected.entry == *entry);
+            let found = &entries[ops.len()..];
+            holds = expected.iter().zip(found).all(|(expected, entry)| expected.entry == *entry);
             if holds {
                 is_due();
             }
-            let kept = expected.iter().map(|_| Update::Keep);
             let written = ops.iter().map(|op| if holds { Update::of(op) } else { Update::Keep });
-            kept.chain(written).collect()
+            written.chain(expected.iter().map(|_| Update::Keep)).collect()
         })?;
         Ok(holds)
     }
 
     /// True if a reader that has seen what one operation of a batch did finds, in reads that begin
-    /// later, what the operations before it in the batch did. So whoever writes what an entry
-    /// refers to before that entry, in one batch, lets readers find it.
+    /// later, what the operations before it in the batch did; [`Atomic::update_all`] writes in the
+    /// order of its keys. So whoever writes what an entry refers to before that entry, in one
+    /// batch, lets readers find it.
+    ///
+    /// The operations may still become visible one by one. Who has read several entries knows that
+    /// they belong together if the entry that the batches write last is the same after a call of
+    /// [`Atomic::settle`] as it was before the others were read:
+    ///
+    /// ```text
+    /// writer:  ── put page ─────────────────── put entry ──
+    /// reader:  read entry ── read page ── settle ────────── read entry: it differs
+    /// ```
     fn publishes_in_order(&self) -> bool {
         false
     }
+
+    /// Waits until each batch of which a reader may have seen a part is visible as a whole. Batches
+    /// that begin during the call are not waited for. Engines whose batches become visible at once
+    /// do nothing.
+    ///
+    /// Costs some loads from memory if nobody writes.
+    fn settle(&self) {}
 }
 
 /// What a key has to hold for a write to happen.

@@ -284,8 +284,7 @@ impl Atomic for Mica {
         applied.map(|()| true)
     }
 
-    /// Readers of the buckets of a batch are turned away until all of it is written, or those of
-    /// its first operations are, if there are many.
+    /// Readers of the buckets of a batch are turned away until all of it is written.
     fn publishes_in_order(&self) -> bool {
         true
     }

@@ -141,8 +141,8 @@ impl Mica {
         probes.iter().for_each(|p| self.partition(p).end(p.bucket));
     }
 
-    /// Turns readers of the buckets away and applies the operations, some of whose lines are always
-    /// on their way; stops at the first error.
+    /// Turns readers of all buckets away, so that nobody sees a part of a batch, and applies the
+    /// operations, some of whose lines are always on their way; stops at the first error.
     #[inline(always)]
     fn in_windows<'m, E>(
         &'m self,
@@ -150,6 +150,9 @@ impl Mica {
         probes: &[Probe],
         mut apply: impl FnMut(&'m Partition, &Op<'_>, &Probe) -> Result<(), E>,
     ) -> Result<(), E> {
+        for probe in probes.get(WINDOW..).unwrap_or_default() {
+            self.partition(probe).begin(probe.bucket);
+        }
         for (number, (ops, window)) in ops.chunks(WINDOW).zip(probes.chunks(WINDOW)).enumerate() {
             for probe in window {
                 let partition = self.partition(probe);

@@ -21,6 +21,11 @@ impl<D: Device> Optimistic for Silt<D> {
         self.write_batch_if(batch, conditions, durability)
     }
 
+    /// All writes take turns, and a batch is visible when its writer's turn ends.
+    fn settle(&self) {
+        drop(self.intake.writer.lock().expect("no panic while held"));
+    }
+
     fn prefetch(&self, keys: &[&[u8]]) {
         self.reads.hash_and_prefetch(keys.iter().copied());
     }

@@ -296,6 +296,7 @@ impl Elements {
                 _ => return Ok(None),
             };
             let value = read(self, &mut before.object, view);
+            view.settle();
             let after = stored(view, &self.key)?;
             if after.is_none_or(|after| after.value != before.value) {
                 continue;

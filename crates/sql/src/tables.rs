@@ -417,6 +417,15 @@ impl View {
         })
     }
 
+    /// Waits for writes of which a part may have been seen, if others write what this sees.
+    pub(crate) fn settle(&self) {
+        if let View::Live(engine) = self
+            && let Some(atomic) = engine.as_atomic()
+        {
+            atomic.settle();
+        }
+    }
+
     /// The time in Unix milliseconds at which it is looked at.
     pub(crate) fn unix_ms(&self) -> u64 {
         match self {

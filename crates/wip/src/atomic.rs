@@ -23,6 +23,10 @@ impl<D: Device> Optimistic for Wip<D> {
         self.write_batch_if(batch, conditions, &mut Quiet::default(), durability)
     }
 
+    fn settle(&self) {
+        self.writer.settle();
+    }
+
     fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
     }

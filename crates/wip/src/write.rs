@@ -339,7 +339,9 @@ impl<D: Device> Wip<D> {
         self.metrics.count_write(0, 1, lower.len() as u64);
         let kind = OpKind::DeleteRange(upper.as_deref());
         self.record_change(&[Op { key: &lower, kind }]);
+        let publishing = self.writer.publish();
         self.insert_range(&DeletedRange { lower, upper, position }, |_| true);
+        drop(publishing);
         self.end_write(writer, durability)
     }
 
@@ -391,6 +393,7 @@ impl<D: Device> Wip<D> {
         let buckets = self.buckets.load();
         self.prepare(&buckets, &mut writer.record, ops, stored, |_| true);
         let at = self.append(writer)?;
+        let _publishing = self.writer.publish();
         self.insert_ops::<RANGES>(&buckets, &writer.record, at, (ops, stored), true);
         Ok(())
     }

@@ -18,6 +18,9 @@ use super::sync::{
 };
 use std::ops::{Deref, DerefMut};
 
+/// Looks at a place for one at which nobody is in, before the gate is closed for it.
+const LOOKS_MAX: u32 = 1_000;
+
 /// On lines of its own: processors fetch lines in pairs.
 #[repr(align(128))]
 struct Place {
@@ -35,6 +38,8 @@ pub(crate) struct WriteGate<T> {
     /// Threads that want the gate for themselves, or have it.
     closing: AtomicUsize,
     own: Mutex<T>,
+    /// Odd while who has the gate to itself makes a batch visible, one key after the other.
+    publishing: AtomicU64,
     /// Somebody may wait for something else in it.
     changed: Condvar,
 }
@@ -43,6 +48,9 @@ pub(crate) struct WriteGate<T> {
 pub(crate) struct Entered<'g> {
     place: &'g Place,
 }
+
+/// Who has the gate to itself makes a batch visible.
+pub(crate) struct Publishing<'g>(&'g AtomicU64);
 
 /// The gate is closed for all others.
 pub(crate) struct Locked<'g, T> {
@@ -61,6 +69,7 @@ impl<T> WriteGate<T> {
             places: std::array::from_fn(place),
             closing: AtomicUsize::new(0),
             own: Mutex::new(own),
+            publishing: AtomicU64::new(0),
             changed: Condvar::new(),
         }
     }
@@ -107,6 +116,34 @@ impl<T> WriteGate<T> {
         self.changed.notify_all();
     }
 
+    /// For who has the gate to itself: readers may see a part of a batch until what this returns
+    /// is dropped.
+    pub(crate) fn publish(&self) -> Publishing<'_> {
+        self.publishing.fetch_add(1, Ordering::SeqCst);
+        Publishing(&self.publishing)
+    }
+
+    /// Waits until all is visible of each batch of which a part may be: those who are in beside
+    /// others have left, and who has the gate to itself is done with the batch. What was seen of
+    /// a batch was written after its writer had counted itself, so this finds the count.
+    pub(crate) fn settle(&self) {
+        let (seen, mut turns) = (self.publishing.load(Ordering::SeqCst), 0);
+        while seen % 2 == 1 && self.publishing.load(Ordering::SeqCst) == seen {
+            pause(&mut turns);
+        }
+        for place in &self.places {
+            let mut looks = 0;
+            while place.inside.load(Ordering::SeqCst) > 0 {
+                looks += 1;
+                if looks > LOOKS_MAX {
+                    // Others come and go, so that nobody may ever be seen to have left.
+                    return drop(self.lock());
+                }
+                pause(&mut turns);
+            }
+        }
+    }
+
     /// Lets nobody enter until [`WriteGate::open`].
     pub(crate) fn close(&self) {
         self.closing.fetch_add(1, Ordering::SeqCst);
@@ -140,6 +177,13 @@ fn count_up(counter: &AtomicU64, bytes: u64, due: u64) -> u64 {
     let is_due = count >= due;
     counter.store(if is_due { 0 } else { count }, Ordering::Relaxed);
     if is_due { count } else { 0 }
+}
+
+impl Drop for Publishing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
 }
 
 impl Drop for Entered<'_> {

@@ -57,7 +57,9 @@ mod write_gate;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
 use loom::thread;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use write_gate::WriteGate;
 
 /// What those who are in write, a cell each, and who is alone reads.
@@ -150,4 +152,51 @@ fn a_closed_gate_lets_nobody_in() {
         shared.gate.open();
         assert!(shared.write(0));
     });
+}
+
+/// A batch of two keys, which become visible one after the other.
+struct Batch {
+    gate: WriteGate<()>,
+    keys: [AtomicU32; 2],
+}
+
+impl Batch {
+    fn new() -> Arc<Batch> {
+        let keys = std::array::from_fn(|_| AtomicU32::new(0));
+        Arc::new(Batch { gate: WriteGate::new(()), keys })
+    }
+
+    fn write(&self, alone: bool) {
+        let put = || self.keys.iter().for_each(|key| key.store(1, Release));
+        match alone {
+            true => {
+                let locked = self.gate.lock();
+                let publishing = self.gate.publish();
+                put();
+                drop(publishing);
+                drop(locked);
+            }
+            false => {
+                let entered = self.gate.enter().expect("nobody is alone");
+                put();
+                drop(entered);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_has_seen_a_part_of_a_batch_sees_all_of_it_once_that_is_settled() {
+    for alone in [false, true] {
+        loom::model(move || {
+            let batch = Batch::new();
+            let others = batch.clone();
+            let writer = thread::spawn(move || others.write(alone));
+            if batch.keys[0].load(Acquire) == 1 {
+                batch.gate.settle();
+                assert_eq!(batch.keys[1].load(Acquire), 1);
+            }
+            writer.join().unwrap();
+        });
+    }
 }

@@ -24,8 +24,6 @@ const REQUESTS_MAX: usize = 512;
 const BYTES_MAX: usize = 4 << 20;
 /// Runs whose keys others have changed, after which the requests fail.
 const RUNS_MAX: usize = 10_000;
-/// Runs that have met damaged pages, which others may have changed while they were read.
-const DAMAGED_MAX: usize = 5;
 
 /// The answer to a request whose wait somebody has ended.
 const ENDED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -155,7 +153,6 @@ impl Executor {
         let bytes_max = self.claim.budget().max() / 4;
         // Before anything is read, so that no change of it is missed.
         let is_tracked = self.note_keys(wave);
-        let mut damaged = 0;
         for _ in 0..RUNS_MAX {
             let mut objects = Objects::new(&self.service, engine, db, self.now_ms, bytes_max);
             let ran = objects.fetch(&keys).and_then(|()| self.run_once(wave, &mut objects));
@@ -170,7 +167,7 @@ impl Executor {
                         return Ok((answers, objects));
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Corruption && damaged < DAMAGED_MAX => {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
                     match objects.forget_evicted()? {
                         Some(key) => {
                             let mut journal = self.journal.borrow_mut();
@@ -179,7 +176,9 @@ impl Executor {
                                 journal.effects.push(Some(db as u8), &[b"DEL", &key]);
                             }
                         }
-                        None => damaged += 1,
+                        // Others may have changed the pages while they were read.
+                        None if objects.is_current()? => return Err(error),
+                        None => {}
                     }
                 }
                 Err(error) => return Err(error),

@@ -185,6 +185,12 @@ impl Atomic for Watched {
     fn publishes_in_order(&self) -> bool {
         self.engine.as_atomic().is_some_and(Atomic::publishes_in_order)
     }
+
+    fn settle(&self) {
+        if let Some(atomic) = self.engine.as_atomic() {
+            atomic.settle();
+        }
+    }
 }
 
 /// A shard whose writes are told to those who watch its keys.

@@ -69,6 +69,11 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    testkit::published_batches(&mut large(), seed(1), 2, test_size(100, 1_000, 10_000));
+}
+
+#[test]
 fn linearizable() {
     testkit::linearizable(&mut large(), seed(1), test_size(200, 5_000, 50_000));
     testkit::linearizable(&mut tiny(), seed(2), test_size(200, 5_000, 50_000));

@@ -51,12 +51,12 @@ pub fn concurrent_readers<H: Harness>(harness: &mut H, seed: u64, readers: u64, 
 }
 
 /// Waits for a thread; its panic becomes this thread's.
-fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Stops the other threads also where this one panics, so that the test ends.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

@@ -128,6 +128,16 @@ fn reference_concurrency() {
     concurrent_readers(&mut harness(), 1, 2, 20_000);
     concurrent_updates(&mut harness(), 1, 3, 3_000);
     linearizable(&mut harness(), 1, 500);
+    published_batches(&mut harness(), 1, 2, 500);
+}
+
+#[test]
+fn published_batches_catches() {
+    must_meet(Bug::PublishesBackwards, "page", |h, seed| published_batches(h, seed, 2, 500));
+    must_meet(Bug::NeverSettles, "is of another batch", |h, seed| {
+        published_batches(h, seed, 2, 500);
+    });
+    must_catch(Bug::ExpectsNothing, "something is there", |h| published_batches(h, 1, 2, 500));
 }
 
 #[test]

@@ -94,6 +94,13 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    let batches = test_size(500, 5_000, 500_000);
+    testkit::published_batches(&mut MicaHarness::new(8 * MIB, 1, "fifo"), seed(1), 2, batches);
+    testkit::published_batches(&mut MicaHarness::new(8 * MIB, 4, "s3-fifo"), seed(2), 2, batches);
+}
+
+#[test]
 fn linearizable() {
     let histories = test_size(300, 10_000, 100_000);
     for (usual, eviction) in (1..).zip(POLICIES) {

@@ -101,6 +101,11 @@ impl<R: Region> Optimistic for SpTree<R> {
         write_if(self, batch, conditions)
     }
 
+    /// A batch of several keys has the gate to itself until all of it is visible.
+    fn settle(&self) {
+        drop(self.gate.read());
+    }
+
     fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
     }

@@ -302,6 +302,12 @@ impl Atomic for Direct {
     fn publishes_in_order(&self) -> bool {
         self.engine.as_atomic().is_some_and(Atomic::publishes_in_order)
     }
+
+    fn settle(&self) {
+        if let Some(atomic) = self.engine.as_atomic() {
+            atomic.settle();
+        }
+    }
 }
 
 impl Admin for Direct {

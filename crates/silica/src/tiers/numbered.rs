@@ -211,6 +211,10 @@ impl Atomic for Numbered {
     fn publishes_in_order(&self) -> bool {
         self.atomic().publishes_in_order()
     }
+
+    fn settle(&self) {
+        self.atomic().settle();
+    }
 }
 
 impl Admin for Numbered {

@@ -376,6 +376,12 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    let batches = test_size(200, 2_000, 100_000);
+    testkit::published_batches(&mut tiny(), seed(1), 2, batches);
+}
+
+#[test]
 fn linearizable() {
     let histories = test_size(100, 1_000, 100_000);
     testkit::linearizable(&mut tiny(), seed(1), histories);

@@ -366,6 +366,13 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    let batches = test_size(300, 3_000, 300_000);
+    testkit::published_batches(&mut tiny(), 1, 2, batches);
+    testkit::published_batches(&mut large_values(), 2, 1, batches);
+}
+
+#[test]
 fn linearizable() {
     testkit::linearizable(&mut tiny(), 1, test_size(100, 1_000, 100_000));
 }

@@ -118,10 +118,18 @@ pub(crate) fn copy(
         let (now_ms, bytes_max) = (keys.service.unix_ms(), keys.service.budget.max() / 4);
         let mut objects = Objects::new(keys.service, keys.engine, keys.db, now_ms, bytes_max);
         objects.begin(0, true, false);
-        let copied = objects.copy(from, to, replaces)?;
-        objects.end()?;
-        if objects.commit()? {
-            return Ok(copied);
+        match objects.copy(from, to, replaces) {
+            // Others may have changed the pages while they were read.
+            Err(error) if error.kind() == ErrorKind::Corruption && !objects.is_current()? => {
+                continue;
+            }
+            copied => {
+                let copied = copied?;
+                objects.end()?;
+                if objects.commit()? {
+                    return Ok(copied);
+                }
+            }
         }
     }
     let text = "others have changed the key during each attempt to copy it; try again";

@@ -4,9 +4,9 @@ use crate::testkit::{DeviceHarness, Fault, Harness, Image, Reference, ReferenceH
 use crate::transaction::CommitTurns;
 use crate::{
     Admin, Atomic, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
-    EngineExt, EntryIter, EntryRef, Error, ErrorKind, GetSink, KeyRange, Layer, MetricVisitor, Op,
-    OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Stage, StageWatch, Stages, Update,
-    WriteBatch,
+    EngineExt, EntryIter, EntryRef, Error, ErrorKind, Expected, GetSink, KeyRange, Layer,
+    MetricVisitor, Op, OpKind, Ordered, RangeSize, Reads, Result, Scan, Snapshot, Stage,
+    StageWatch, Stages, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +82,12 @@ pub(super) enum Bug {
     ForgetsHistories,
     /// Does not delete what a batch put before it deletes a range.
     SparesBatches,
+    /// Makes a batch visible one operation after the other, the last one first.
+    PublishesBackwards,
+    /// Makes a batch visible one operation after the other, and says at once that all are.
+    NeverSettles,
+    /// Writes whatever is expected.
+    ExpectsNothing,
 }
 
 pub(super) struct BrokenHarness {
@@ -519,6 +525,44 @@ impl Atomic for Broken {
             self.inner.update(key, durability, &mut |_| update.clone())?;
         }
         Ok(())
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        let is_backwards = self.bug == Bug::PublishesBackwards;
+        match self.bug {
+            Bug::ExpectsNothing => return self.inner.write_expecting(&[], ops, durability),
+            Bug::PublishesBackwards | Bug::NeverSettles => {}
+            _ => return self.inner.write_expecting(expected, ops, durability),
+        }
+        let turn = self.last.lock().unwrap();
+        if !self.inner.write_expecting(expected, &[], durability)? {
+            return Ok(false);
+        }
+        let mut ops = ops.to_vec();
+        if is_backwards {
+            ops.reverse();
+        }
+        for op in ops {
+            std::thread::yield_now();
+            self.inner.write_expecting(&[], &[op], durability)?;
+        }
+        drop(turn);
+        Ok(true)
+    }
+
+    fn publishes_in_order(&self) -> bool {
+        matches!(self.bug, Bug::PublishesBackwards | Bug::NeverSettles)
+    }
+
+    fn settle(&self) {
+        if self.bug == Bug::PublishesBackwards {
+            drop(self.last.lock().unwrap());
+        }
     }
 }
 

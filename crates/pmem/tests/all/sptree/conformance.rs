@@ -63,6 +63,11 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    testkit::published_batches(&mut tree(), seed(1), 2, test_size(100, 1_000, 20_000));
+}
+
+#[test]
 fn linearizable() {
     testkit::linearizable(&mut tree(), seed(1), test_size(200, 1_000, 50_000));
 }

@@ -47,6 +47,11 @@ fn concurrent_updates() {
 }
 
 #[test]
+fn batches_amid_readers() {
+    testkit::published_batches(&mut TurboHarness::new(), seed(1), 2, test_size(100, 1_000, 20_000));
+}
+
+#[test]
 fn linearizable() {
     let rounds = test_size(500, 5_000, 50_000);
     testkit::linearizable(&mut TurboHarness::new(), seed(1), rounds);

@@ -6,6 +6,7 @@ mod engines;
 mod evicted;
 mod generic;
 mod geo;
+mod halved;
 mod hash;
 mod hyperloglog;
 mod killed;

@@ -37,9 +37,10 @@ impl Objects<'_> {
     /// Writes what was changed, if all that was read together still holds; false if it does not.
     ///
     /// Pages come before the entries that refer to them, so a reader of an entry finds its pages if
-    /// the engine publishes in order; then an object whose entry is what it was has the pages that
-    /// were read. Else whoever reads an entry may see the one that a write has just left, and after
-    /// it a page that the same write is about to replace: then pages are compared, too.
+    /// the engine publishes in order; then an object whose entry is what it was, once all writes
+    /// that may have been seen in part are done, has the pages that were read. Else whoever reads
+    /// an entry may see the one that a write has just left, and after it a page that the same write
+    /// is about to replace: then pages are compared, too.
     pub(crate) fn commit(&mut self) -> Result<bool> {
         let (engine, slots) = (self.pages.engine, self.slots.all());
         let is_changed = slots.iter().any(|slot| slot.is_changed);
@@ -75,8 +76,23 @@ impl Objects<'_> {
         untold(quiet.map(|slot| &*slot.key), write)
     }
 
+    /// True if all that was read still holds, so that an error which it led to is one of the store
+    /// and not of a moment between two writes.
+    pub(crate) fn is_current(&self) -> Result<bool> {
+        let lost = self.pages.lost.map(|page| page.key());
+        let mut expected: Vec<Expected<'_>> = self.slots.all().iter().map(Slot::expected).collect();
+        let seen = self.pages.slots().filter_map(|page| Some((page.key(), page.seen()?)));
+        expected.extend(seen.map(|(key, seen)| Expected { key, entry: Some(seen) }));
+        expected.extend(lost.iter().map(|key| Expected { key, entry: None }));
+        let atomic = atomic(self.pages.engine)?;
+        atomic.settle();
+        atomic.write_expecting(&expected, &[], Durability::Buffered)
+    }
+
     /// True if keys still have these entries, each of which is looked at for itself.
     fn still_holds(&self, expected: &[Expected<'_>]) -> Result<bool> {
+        // What was read may be a part of what a write was about to leave.
+        atomic(self.pages.engine)?.settle();
         let keys: Vec<&[u8]> = expected.iter().map(|expected| expected.key).collect();
         let mut sink = Compared { expected, found: 0, holds: true };
         self.pages.engine.get_many(&keys, &mut sink)?;
