@@ -70,7 +70,7 @@ fn concurrent_updates() {
 
 #[test]
 fn batches_amid_readers() {
-    testkit::published_batches(&mut large(), seed(1), 2, test_size(100, 1_000, 10_000));
+    testkit::published_batches(&mut large(), seed(1), 2, test_size(50, 200, 10_000));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn concurrent_updates() {
 
 #[test]
 fn batches_amid_readers() {
-    let batches = test_size(500, 5_000, 500_000);
+    let batches = test_size(500, 2_000, 200_000);
     testkit::published_batches(&mut MicaHarness::new(8 * MIB, 1, "fifo"), seed(1), 2, batches);
     testkit::published_batches(&mut MicaHarness::new(8 * MIB, 4, "s3-fifo"), seed(2), 2, batches);
 }

@@ -46,7 +46,7 @@ fn conformance() {
     testkit::concurrent_readers(&mut tiny(1), seed(1), 2, operations as u64 / 4);
     let increments = test_size(1_000, 20_000, 1_000_000);
     testkit::concurrent_updates(&mut tiny(1), seed(1), 3, increments);
-    testkit::published_batches(&mut large(2), seed(1), 2, test_size(500, 5_000, 500_000));
+    testkit::published_batches(&mut large(2), seed(1), 2, test_size(200, 1_000, 100_000));
     // Each history has keys of its own.
     let histories = test_size(300, 10_000, 100_000);
     testkit::linearizable(&mut large(2), seed(1), histories);

@@ -137,7 +137,7 @@ fn two_tiers_are_linearizable() {
     testkit::linearizable(&mut large(), 1, test_size(200, 5_000, 50_000));
     testkit::linearizable(&mut tiny(), 2, test_size(200, 5_000, 50_000));
     testkit::concurrent_updates(&mut large(), 1, 3, test_size(500, 5_000, 50_000));
-    testkit::published_batches(&mut large(), 1, 2, test_size(50, 500, 5_000));
+    testkit::published_batches(&mut large(), 1, 2, test_size(50, 100, 5_000));
     let equal = |w: &mut Workload| w.value_bytes_max = 1;
     // Nothing may be lost here.
     testkit::concurrent_readers(&mut large().with(equal), 1, 2, test_size(2_000, 20_000, 500_000));

@@ -377,7 +377,7 @@ fn concurrent_updates() {
 
 #[test]
 fn batches_amid_readers() {
-    let batches = test_size(200, 2_000, 100_000);
+    let batches = test_size(50, 200, 20_000);
     testkit::published_batches(&mut tiny(), seed(1), 2, batches);
 }
 

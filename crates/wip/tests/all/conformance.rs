@@ -367,7 +367,7 @@ fn concurrent_updates() {
 
 #[test]
 fn batches_amid_readers() {
-    let batches = test_size(300, 3_000, 300_000);
+    let batches = test_size(200, 1_000, 100_000);
     testkit::published_batches(&mut tiny(), 1, 2, batches);
     testkit::published_batches(&mut large_values(), 2, 1, batches);
 }

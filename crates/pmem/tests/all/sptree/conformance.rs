@@ -64,7 +64,7 @@ fn concurrent_updates() {
 
 #[test]
 fn batches_amid_readers() {
-    testkit::published_batches(&mut tree(), seed(1), 2, test_size(100, 1_000, 20_000));
+    testkit::published_batches(&mut tree(), seed(1), 2, test_size(50, 200, 20_000));
 }
 
 #[test]

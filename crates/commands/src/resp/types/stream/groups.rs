@@ -65,9 +65,10 @@ fn begin(text: &[u8], last: StreamId, is_strict: bool) -> Done<StreamId> {
 fn create(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let options = Options::read(args, true)?;
     let (key, name) = (args.get(2), args.get(3));
-    let mut opened = match options.makes_stream {
-        true => objects.open_or_new(key, Kind::Stream)?,
-        false => objects.open(key, Kind::Stream)?.ok_or_else(|| Failure::reply(NO_KEY))?,
+    let (mut opened, change) = match objects.open(key, Kind::Stream)? {
+        Some(opened) => (opened, Change::Aside),
+        None if options.makes_stream => (objects.open_or_new(key, Kind::Stream)?, Change::Some),
+        None => return Err(Failure::reply(NO_KEY)),
     };
     if args.len() > 8 {
         return Err(objects.refuse(opened, wrong_subcommand(args)));
@@ -83,7 +84,7 @@ fn create(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> D
     if !stream.create_group(name, id, options.entries_read)? {
         return Err(objects.refuse(opened, "BUSYGROUP Consumer Group name already exists"));
     }
-    objects.store(opened)?;
+    change.give_back(objects, opened)?;
     objects.event(Classes::STREAM, "xgroup-create", key);
     reply.ok();
     Ok(())
