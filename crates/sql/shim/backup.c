@@ -293,6 +293,9 @@ static int silicaCopyStep(sqlite3_backup *p, Btree *pDest, int nPage){
     if( rc!=SQLITE_OK ) return rc;
     p->bDestLocked = 1;
     p->pDest = pDest;
+    /* Where connections share a cache: all tables, and indexes that no schema knows yet. */
+    rc = sqlite3BtreeLockTable(pDest, SCHEMA_ROOT, 1);
+    if( rc!=SQLITE_OK ) return rc;
   }
   silicaCopyVersion(p, &iVersion, &nChange);
   if( pCopy->nTree==0 || iVersion!=pCopy->iVersion || nChange!=pCopy->nChange ){

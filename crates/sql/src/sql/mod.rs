@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod copy;
 mod hooks;
 mod row;
 mod sys;
@@ -241,7 +242,12 @@ impl Sql {
     /// # Errors
     /// What SQLite says of the text.
     pub fn prepare_first(&self, sql: &str) -> Result<(Option<Statement<'_>>, usize)> {
-        let text = c_string(sql)?;
+        self.prepare_text(&c_string(sql)?)
+    }
+
+    /// As [`Sql::prepare_first`], of a text that is not copied: who goes through a script copies it
+    /// once.
+    fn prepare_text(&self, text: &CStr) -> Result<(Option<Statement<'_>>, usize)> {
         let (mut statement, mut tail) = (null_mut(), null());
         // SAFETY: an open connection, a text with a zero byte, and results that may be written.
         let code = unsafe {
@@ -279,13 +285,15 @@ impl Sql {
     ///
     /// # Errors
     /// What SQLite says of the first that fails; those before it have happened.
-    pub fn run(&mut self, mut sql: &str) -> Result<()> {
-        while !sql.trim().is_empty() {
-            let (statement, used) = self.prepare_first(sql)?;
+    pub fn run(&mut self, sql: &str) -> Result<()> {
+        let script = c_string(sql)?;
+        let mut text = &*script;
+        while !text.is_empty() {
+            let (statement, used) = self.prepare_text(text)?;
             if let Some(mut statement) = statement {
                 while statement.step()? {}
             }
-            sql = &sql[used..];
+            text = &text[used..];
         }
         Ok(())
     }
@@ -323,6 +331,19 @@ impl Drop for Sql {
         // SAFETY: an open connection; statements borrow it, so none is left.
         unsafe { sys::close_v2(self.db.as_ptr()) };
     }
+}
+
+/// What SQLite makes of a real number that becomes text.
+fn text_of_real(value: f64) -> String {
+    const BYTES: usize = 64;
+    let mut text = [0_u8; BYTES];
+    // SAFETY: SQLite writes so many bytes at most, the last one a zero, and the format takes one
+    // number.
+    unsafe {
+        sys::snprintf(BYTES as c_int, text.as_mut_ptr().cast(), c"%!.17g".as_ptr(), value);
+    }
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(BYTES);
+    String::from_utf8_lossy(&text[..end]).into_owned()
 }
 
 /// True if `sql` ends with a whole statement, as a prompt wants to know.
@@ -426,6 +447,15 @@ impl Statement<'_> {
     pub fn parameters(&self) -> usize {
         // SAFETY: a statement of an open connection.
         unsafe { sys::bind_parameter_count(self.raw()) as usize }
+    }
+
+    /// The name of parameter `at`, from 1 on, as it stands in the text, with its `:`, `@`, `$` or
+    /// `?`; `None` for a plain `?` and for one that is not there.
+    pub fn parameter_name(&self, at: usize) -> Option<String> {
+        let at = c_int::try_from(at).ok()?;
+        // SAFETY: a statement of an open connection; SQLite answers for any number.
+        let name = unsafe { sys::bind_parameter_name(self.raw(), at) };
+        (!name.is_null()).then(|| text_of(name))
     }
 
     /// The names of its columns; none for a statement without rows.

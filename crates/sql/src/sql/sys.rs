@@ -14,6 +14,12 @@ pub(super) struct Statement {
     _opaque: [u8; 0],
 }
 
+/// A copy of a database into another one.
+#[repr(C)]
+pub(super) struct Backup {
+    _opaque: [u8; 0],
+}
+
 pub(super) const OK: c_int = 0;
 pub(super) const ROW: c_int = 100;
 pub(super) const DONE: c_int = 101;
@@ -95,6 +101,24 @@ unsafe extern "C" {
     pub(super) fn last_insert_rowid(db: *mut Sqlite) -> i64;
     #[link_name = "silica_sqlite3_get_autocommit"]
     pub(super) fn get_autocommit(db: *mut Sqlite) -> c_int;
+    #[link_name = "silica_sqlite3_backup_init"]
+    pub(super) fn backup_init(
+        to: *mut Sqlite,
+        to_name: *const c_char,
+        from: *mut Sqlite,
+        from_name: *const c_char,
+    ) -> *mut Backup;
+    #[link_name = "silica_sqlite3_backup_step"]
+    pub(super) fn backup_step(backup: *mut Backup, pages: c_int) -> c_int;
+    #[link_name = "silica_sqlite3_backup_finish"]
+    pub(super) fn backup_finish(backup: *mut Backup) -> c_int;
+    #[link_name = "silica_sqlite3_snprintf"]
+    pub(super) fn snprintf(
+        bytes: c_int,
+        text: *mut c_char,
+        format: *const c_char,
+        ...
+    ) -> *mut c_char;
     #[link_name = "silica_sqlite3_complete"]
     pub(super) fn complete(sql: *const c_char) -> c_int;
     #[link_name = "silica_sqlite3_prepare_v2"]
@@ -117,6 +141,8 @@ unsafe extern "C" {
     pub(super) fn stmt_readonly(statement: *mut Statement) -> c_int;
     #[link_name = "silica_sqlite3_bind_parameter_count"]
     pub(super) fn bind_parameter_count(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_bind_parameter_name"]
+    pub(super) fn bind_parameter_name(statement: *mut Statement, at: c_int) -> *const c_char;
     #[link_name = "silica_sqlite3_bind_null"]
     pub(super) fn bind_null(statement: *mut Statement, at: c_int) -> c_int;
     #[link_name = "silica_sqlite3_bind_int64"]

@@ -58,13 +58,14 @@ impl Value {
     }
 }
 
-/// As SQLite's shell shows it: NULL is nothing, a blob its bytes as text.
+/// As SQLite's shell shows it: NULL is nothing, a real what `CAST(x AS TEXT)` makes of it, a blob
+/// its bytes as text.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => Ok(()),
             Value::Integer(value) => write!(f, "{value}"),
-            Value::Real(value) => write!(f, "{value:?}"),
+            Value::Real(value) => f.pad(&super::text_of_real(*value)),
             Value::Text(text) => f.pad(text),
             Value::Blob(bytes) => f.pad(&String::from_utf8_lossy(bytes)),
         }

@@ -167,3 +167,31 @@ fn a_checkpoint_of_all_databases_passes_over_those_that_are_not_there() {
         assert_eq!(rows, [[Value::from(0), Value::from(0), Value::from(0)]], "{text}");
     }
 }
+
+#[test]
+fn a_database_is_copied_into_another() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut from = table(&scratch.path().join("from.db"));
+    from.run("CREATE INDEX i ON t (b)").expect("made");
+    from.prepare("INSERT INTO t VALUES (7, 'seven')").and_then(|mut s| s.step()).expect("written");
+    let plain = format!("file:{}?storage=sqlite", scratch.path().join("to.db").display());
+    for to in [plain.as_str(), ":memory:"] {
+        let mut to = Sql::open(to).expect("opens");
+        to.run("CREATE TABLE other (x)").expect("made");
+        from.copy_into(&mut to).expect("copied");
+        assert_eq!(to.query("PRAGMA integrity_check", &[]).expect("checked"), [["ok".into()]]);
+        assert_eq!(to.query("SELECT * FROM t", &[]).expect("read"), [[7.into(), "seven".into()]]);
+        assert!(to.query("SELECT * FROM other", &[]).is_err());
+        to.run("BEGIN IMMEDIATE").expect("begun");
+        assert!(from.copy_into(&mut to).is_err(), "a transaction is open there");
+    }
+}
+
+#[test]
+fn parameters_have_names() {
+    let sql = Sql::open(":memory:").expect("opens");
+    let statement = sql.prepare("SELECT :a, @b, ?, ?9").expect("prepared");
+    let names: Vec<_> = [1, 2, 3, 9, 10].map(|at| statement.parameter_name(at)).into();
+    let expected = [Some(":a"), Some("@b"), None, Some("?9"), None];
+    assert_eq!(names, expected.map(|name| name.map(str::to_string)));
+}
