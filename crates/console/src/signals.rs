@@ -38,7 +38,8 @@ impl Wishes {
     }
 }
 
-/// A flag that the first SIGINT sets; a second one, later, ends the program at once.
+/// A flag that the first SIGINT sets; a second one, later, ends the program at once. Whoever has
+/// heard the first and goes on clears the flag: then the next one is a first one again.
 pub fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     use signal_hook::{consts::SIGINT, iterator::Signals};
     use std::sync::Arc;
@@ -50,6 +51,9 @@ pub fn interruption() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
     let listen = move || {
         let mut wishes = Wishes::default();
         for signal in signals.forever() {
+            if !set.load(Ordering::Relaxed) {
+                wishes = Wishes::default();
+            }
             match wishes.hear(Instant::now()) {
                 Wish::Stop => set.store(true, Ordering::Relaxed),
                 Wish::Nothing => {}
