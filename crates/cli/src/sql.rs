@@ -1,11 +1,15 @@
 //! `silica sql`: a shell on an SQL database, and unmodified programs on SQLite's library with our
 //! storage below.
 
+mod complete;
 mod dots;
+mod dump;
 mod import;
 mod library;
 mod shell;
 mod show;
+mod sink;
+mod words;
 
 pub(crate) use shell::Shell;
 
@@ -24,6 +28,9 @@ pub(crate) struct SqlArgs {
     /// The database: one of ours, a file of SQLite's, or :memory:. It is made if it is not there.
     #[arg(required = true)]
     database: Option<PathBuf>,
+    /// Statements to run instead of a prompt, as with -c.
+    #[arg(value_name = "SQL", conflicts_with = "statements")]
+    script: Option<String>,
     /// Run these statements instead of a prompt.
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     statements: Option<String>,
@@ -71,6 +78,16 @@ pub(crate) enum Mode {
     Line,
     /// An array of objects.
     Json,
+    /// A table with lines of ASCII around it.
+    Table,
+    /// A table of Markdown.
+    Markdown,
+    /// Columns of equal width.
+    Column,
+    /// INSERT statements.
+    Insert,
+    /// Literals of SQL with commas between them.
+    Quote,
 }
 
 /// Does what `silica sql` says.
@@ -79,7 +96,7 @@ pub(crate) fn run(global: &Global, args: &SqlArgs, output: &mut Output) -> Resul
         return Err(library::become_program(command));
     }
     let database = args.database.as_ref().expect("clap asks for it");
-    shell::run(global, args, database, output)
+    shell::run(global, args, database, output).map(|_| ())
 }
 
 /// An error of SQL as one of the command line.

@@ -1,43 +1,73 @@
 //! What begins with a dot: commands of the shell, named as SQLite's are.
 
-use super::import::{dump, import};
-use super::shell::Shell;
-use super::{Mode, failed};
+use super::dump::dump;
+use super::import::{Import, import};
+use super::shell::{Shell, open_backup};
+use super::sink::Target;
+use super::{Mode, failed, words};
 use clap::ValueEnum;
-use rustyline::completion::{Completer, Pair};
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
-use rustyline::validate::Validator;
-use rustyline::{Context, Helper};
 use silica::engine::similar;
 use silica::{Error, ErrorKind, Result};
 use silica_console::Output;
-use silica_sql::sql::{Sql, Value};
+use silica_sql::sql::Value;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 const HELP: &[(&str, &str)] = &[
-    (".backup FILE", "write the database into a new file in SQLite's format"),
+    (".backup FILE", "copy the database into a file, a new one in SQLite's format"),
+    (".bail on|off", "end a script at the first error, as at first"),
+    (".cd DIRECTORY", "go to a directory"),
+    (".changes on|off", "write how many rows each statement has changed"),
     (".databases", "list the attached databases"),
     (".dump [TABLE]", "write the statements that make the database, or one table"),
+    (".echo on|off", "write statements before their results"),
+    (".exit", "leave"),
     (".headers on|off", "write the columns' names above the rows"),
     (".help", "list these"),
-    (".import FILE TABLE", "read comma-separated values; a table that is missing is made"),
+    (".import [--csv|--tabs] [--skip N] FILE TABLE", "read a file; a missing table is made"),
     (".indexes [TABLE]", "list the indexes"),
-    (".mode MODE", "box, list, csv, tabs, line, json"),
+    (".mode MODE [TABLE]", "how rows are shown; the table is that of insert"),
+    (".nullvalue TEXT", "what NULL is shown as"),
+    (".once FILE", "write what comes next to a file"),
+    (".open FILE", "turn to another database"),
+    (".output [FILE]", "write results to a file; without one to standard output again"),
+    (".parameter set|unset|list|clear", "values of parameters, such as `.parameter set :id 7`"),
+    (".print TEXT", "write a text"),
     (".quit", "leave"),
     (".read FILE", "run a script"),
+    (".restore FILE", "make the database what the file holds"),
+    (".save FILE", "as .backup"),
     (".schema [TABLE]", "write the statements that make the tables"),
+    (".separator COLUMN [ROW]", "what stands between columns, and behind rows"),
+    (".shell COMMAND", "run a command of the system"),
+    (".show", "list the settings"),
     (".tables [PATTERN]", "list the tables"),
+    (".timeout MS", "how long a statement waits for another writer"),
     (".timer on|off", "write how long each statement takes"),
+    (".version", "write the versions of Silica and of its SQLite"),
 ];
 
-const LIST: &str = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') \
-                    AND name NOT LIKE 'sqlite_%' AND name LIKE ? ORDER BY name";
-const INDEXES: &str = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name LIKE ? \
-                       ORDER BY name";
-const SCHEMA: &str = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name LIKE ? \
-                      AND name NOT LIKE 'sqlite_%' ORDER BY rowid";
-const DATABASES: &str = "SELECT name || ': ' || file FROM pragma_database_list";
+/// Other names that people know.
+const ALIASES: &[(&str, &str)] = &[(".indices", ".indexes"), (".system", ".shell")];
+
+const LIST: &str = "type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+                    AND name LIKE ?1 ORDER BY name";
+const INDEXES: &str = "type = 'index' AND tbl_name LIKE ?1 ORDER BY name";
+const SCHEMA: &str = "sql IS NOT NULL AND tbl_name LIKE ?1 \
+                      AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid";
+
+/// What stands in a schema before the name of what is made.
+const MAKES: [&str; 6] = [
+    "CREATE TABLE ",
+    "CREATE VIEW ",
+    "CREATE TRIGGER ",
+    "CREATE INDEX ",
+    "CREATE UNIQUE INDEX ",
+    "CREATE VIRTUAL TABLE ",
+];
 
 /// The commands.
 pub(super) struct Dots;
@@ -46,140 +76,344 @@ fn misused(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
-fn is_on(word: Option<&&str>) -> Result<bool> {
+/// The names of all commands.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    HELP.iter().filter_map(|(command, _)| command.split(' ').next())
+}
+
+/// The command that `word` is, or begins: the first one by the alphabet, as in SQLite's shell.
+fn meant(word: &str) -> Option<&'static str> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, name)| *name);
+    let exact = names().find(|name| *name == word);
+    let begun = || names().find(|name| word.len() > 1 && name.starts_with(word));
+    let alias_begun =
+        || ALIASES.iter().find(|(alias, _)| alias.starts_with(word)).map(|(_, name)| *name);
+    alias.or(exact).or_else(begun).or_else(alias_begun)
+}
+
+fn is_on(word: Option<&str>) -> Result<bool> {
     match word {
-        Some(&"on") => Ok(true),
-        Some(&"off") => Ok(false),
+        Some("on" | "yes" | "true" | "1") => Ok(true),
+        Some("off" | "no" | "false" | "0") => Ok(false),
         _ => Err(misused("say on or off")),
     }
+}
+
+fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
+
+fn modes() -> String {
+    let values = Mode::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    values.map(|value| value.get_name().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl Dots {
     /// Does what `line` says; false where it says to leave.
     pub(super) fn run(shell: &mut Shell, line: &str, output: &mut Output) -> Result<bool> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (&name, words) = words.split_first().expect("a dot");
-        let pattern = || words.first().map_or("%".into(), |word| word.replace('*', "%"));
+        let given = words::split(line)?;
+        let (word, given) = given.split_first().expect("a dot");
+        let Some(name) = meant(word) else {
+            let meant = similar(word, names())
+                .map_or(String::new(), |other| format!(" (did you mean '{other}'?)"));
+            return Err(misused(format!("no command '{word}'{meant}; .help lists them")));
+        };
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        let first = given.first().copied();
+        let needs = |what: &str| first.ok_or_else(|| misused(format!("{name} needs a {what}")));
         match name {
-            ".backup" => {
-                let file = words.first().ok_or_else(|| misused(".backup needs a FILE"))?;
-                let into = shell.sql.execute("VACUUM INTO ?", &[Value::from(*file)]);
-                into.map_err(failed)?;
-            }
-            ".databases" => Self::list(shell, DATABASES, None, output)?,
-            ".dump" => dump(&mut shell.sql, &pattern(), output)?,
-            ".headers" => shell.has_headers = is_on(words.first())?,
-            ".help" => {
-                for (command, what) in HELP {
-                    output.line(format!("{command:20} {what}"))?;
-                }
-            }
-            ".import" => match words {
-                [file, table] => import(&mut shell.sql, Path::new(file), table, output)?,
-                _ => return Err(misused(".import needs a FILE and a TABLE")),
-            },
-            ".indexes" => Self::list(shell, INDEXES, Some(pattern()), output)?,
-            ".mode" => {
-                let mode = words.first().and_then(|word| Mode::from_str(word, true).ok());
-                shell.mode = mode.ok_or_else(|| {
-                    misused(".mode needs one of box, list, csv, tabs, line, json")
-                })?;
-            }
             ".quit" | ".exit" => return Ok(false),
-            ".read" => {
-                let file = words.first().ok_or_else(|| misused(".read needs a FILE"))?;
-                let script = std::fs::read_to_string(file);
-                let script = script.map_err(|e| Error::io(format!("reading {file}"), e))?;
-                shell.take_script(&script, output)?;
+            ".read" => return Self::read(shell, needs("FILE")?, output),
+            ".help" => Self::help(shell, output)?,
+            ".databases" => Self::databases(shell, output)?,
+            ".tables" => Self::list(shell, LIST, first, output)?,
+            ".indexes" => Self::list(shell, INDEXES, first, output)?,
+            ".schema" => Self::schema(shell, first, output)?,
+            ".dump" => Self::dump(shell, first, output)?,
+            ".backup" | ".save" => Self::backup(shell, needs("FILE")?)?,
+            ".restore" => {
+                let from = open_backup(Path::new(needs("FILE")?), true)?;
+                from.copy_into(&mut shell.sql).map_err(failed)?;
             }
-            ".schema" => {
-                for row in shell.sql.query(SCHEMA, &[pattern().into()]).map_err(failed)? {
-                    output.line(format!("{};", row[0]))?;
-                }
+            ".open" => shell.turn_to(Path::new(needs("FILE")?), shell.opening)?,
+            ".import" => Self::import(shell, &given, output)?,
+            ".parameter" => Self::parameter(shell, &given, output)?,
+            ".print" => shell_line(shell, &given.join(" "), output)?,
+            ".shell" => Self::system(line)?,
+            ".cd" => {
+                let directory = needs("DIRECTORY")?;
+                let went = std::env::set_current_dir(directory);
+                went.map_err(|e| Error::io(format!("going to {directory}"), e))?;
             }
-            ".tables" => Self::list(shell, LIST, Some(pattern()), output)?,
-            ".timer" => shell.has_timer = is_on(words.first())?,
-            _ => {
-                let names = HELP.iter().filter_map(|(command, _)| command.split(' ').next());
-                let meant = similar(name, names)
-                    .map_or(String::new(), |other| format!(" (did you mean '{other}'?)"));
-                return Err(misused(format!("no command '{name}'{meant}; .help lists them")));
+            ".version" => {
+                let version = "SELECT sqlite_version() || ' ' || sqlite_source_id()";
+                let of_sqlite = shell.sql.query(version, &[]).map_err(failed)?;
+                let text =
+                    format!("silica {}\nSQLite {}", env!("CARGO_PKG_VERSION"), of_sqlite[0][0]);
+                shell_line(shell, &text, output)?;
             }
+            ".output" | ".once" => {
+                let file = first.filter(|file| *file != "stdout" && *file != "-");
+                let is_once = name == ".once";
+                // The one before is closed first, which may be the same.
+                shell.target = None;
+                shell.target = file.map(|file| Target::create(file, is_once)).transpose()?;
+            }
+            _ => Self::set(shell, name, &given, output)?,
         }
         Ok(true)
     }
 
-    fn list(
-        shell: &mut Shell,
-        query: &str,
-        pattern: Option<String>,
-        output: &mut Output,
-    ) -> Result<()> {
-        let parameters: Vec<Value> = pattern.into_iter().map(Value::from).collect();
-        for row in shell.sql.query(query, &parameters).map_err(failed)? {
-            output.line(row[0].to_string())?;
+    /// Settings.
+    fn set(shell: &mut Shell, name: &str, given: &[&str], output: &mut Output) -> Result<()> {
+        let first = given.first().copied();
+        match name {
+            ".bail" => shell.goes_on = !is_on(first)?,
+            ".changes" => shell.shows_changes = is_on(first)?,
+            ".echo" => shell.echoes = is_on(first)?,
+            ".headers" => shell.style.headers = Some(is_on(first)?),
+            ".timer" => shell.has_timer = is_on(first)?,
+            ".nullvalue" => shell.style.null = first.unwrap_or_default().to_string(),
+            ".separator" => {
+                let separator = first.ok_or_else(|| misused(".separator needs a text"))?;
+                shell.style.separator = Some(separator.to_string());
+                shell.style.row_end = given.get(1).map(|text| (*text).to_string());
+            }
+            ".timeout" => {
+                let ms = first.and_then(|word| word.parse().ok());
+                let ms = ms.ok_or_else(|| misused(".timeout needs a number of milliseconds"))?;
+                shell.sql.set_busy_timeout(Duration::from_millis(ms));
+            }
+            ".mode" => {
+                let mode = first.and_then(|word| Mode::from_str(word, true).ok());
+                let needs = || misused(format!(".mode needs one of {}", modes()));
+                shell.style.mode = mode.ok_or_else(needs)?;
+                (shell.style.separator, shell.style.row_end) = (None, None);
+                if let Some(table) = given.get(1) {
+                    shell.style.table = (*table).to_string();
+                }
+            }
+            _ => Self::show(shell, output)?,
         }
         Ok(())
     }
-}
 
-/// Proposes words of SQL, commands, tables and columns.
-pub(super) struct Words {
-    words: Vec<String>,
-}
-
-const KEYWORDS: &str = "SELECT FROM WHERE INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE INDEX \
-                        UNIQUE PRIMARY KEY INTEGER TEXT REAL BLOB NOT NULL DEFAULT AND OR ORDER \
-                        BY GROUP HAVING LIMIT OFFSET JOIN LEFT INNER ON USING AS DISTINCT COUNT \
-                        BEGIN COMMIT ROLLBACK SAVEPOINT RELEASE PRAGMA EXPLAIN QUERY PLAN WITH \
-                        UNION ALL CASE WHEN THEN ELSE END BETWEEN LIKE IN EXISTS RETURNING VACUUM";
-
-impl Words {
-    /// With the names of the database's tables and columns as they are now.
-    pub(super) fn new(sql: &mut Sql) -> Self {
-        let mut words: Vec<String> = KEYWORDS.split_whitespace().map(str::to_string).collect();
-        words.extend(HELP.iter().filter_map(|(c, _)| c.split(' ').next()).map(str::to_string));
-        let names = "SELECT name FROM sqlite_schema UNION SELECT c.name FROM sqlite_schema AS s, \
-                     pragma_table_info(s.name) AS c";
-        let found = sql.query(names, &[]).unwrap_or_default();
-        words.extend(found.iter().map(|row| row[0].to_string()));
-        Words { words }
+    fn show(shell: &mut Shell, output: &mut Output) -> Result<()> {
+        let style = &shell.style;
+        let mode = style.mode.to_possible_value();
+        let mode = mode.map_or(String::new(), |mode| mode.get_name().to_string());
+        let settings = [
+            ("bail", on_or_off(!shell.goes_on).to_string()),
+            ("changes", on_or_off(shell.shows_changes).to_string()),
+            ("echo", on_or_off(shell.echoes).to_string()),
+            ("headers", on_or_off(style.has_headers()).to_string()),
+            ("mode", mode),
+            ("nullvalue", format!("{:?}", style.null)),
+            ("separator", format!("{:?} {:?}", style.separator(), style.row_end())),
+            ("timer", on_or_off(shell.has_timer).to_string()),
+        ];
+        let mut sink = shell.sink(output);
+        for (name, value) in settings {
+            sink.line(format!("{name:>10}: {value}"))?;
+        }
+        sink.finish()
     }
-}
 
-impl Completer for Words {
-    type Candidate = Pair;
+    fn help(shell: &mut Shell, output: &mut Output) -> Result<()> {
+        let mut sink = shell.sink(output);
+        for (command, what) in HELP {
+            sink.line(format!("{command:32} {what}"))?;
+        }
+        sink.line(format!("{:32} {}", "Modes:", modes()))?;
+        sink.finish()
+    }
 
-    fn complete(
-        &self,
-        line: &str,
-        position: usize,
-        _: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let typed = &line[..position];
-        let is_end = |c: char| !(c.is_alphanumeric() || c == '_' || c == '.');
-        let begin = typed
-            .rfind(is_end)
-            .map_or(0, |at| at + typed[at..].chars().next().map_or(1, char::len_utf8));
-        let word = typed[begin..].to_lowercase();
-        let is_lower = typed[begin..].chars().all(|c| !c.is_uppercase());
-        let found = self
-            .words
+    fn read(shell: &mut Shell, file: &str, output: &mut Output) -> Result<bool> {
+        let opened = File::open(file).map_err(|e| Error::io(format!("reading {file}"), e))?;
+        shell.take_script(&mut BufReader::new(opened), Some(file), output)
+    }
+
+    fn dump(shell: &mut Shell, table: Option<&str>, output: &mut Output) -> Result<()> {
+        let Shell { sql, target, .. } = shell;
+        let mut sink = super::sink::Sink::new(target.as_mut(), output);
+        dump(sql, &pattern_of(table), &mut sink)?;
+        sink.finish()
+    }
+
+    fn backup(shell: &mut Shell, file: &str) -> Result<()> {
+        let mut to = open_backup(Path::new(file), false)?;
+        shell.sql.copy_into(&mut to).map_err(failed)
+    }
+
+    fn import(shell: &mut Shell, given: &[&str], output: &mut Output) -> Result<()> {
+        let needs = || misused(".import needs a FILE and a TABLE");
+        let mut has_tabs = shell.style.mode == Mode::Tabs;
+        let (mut skip, mut names) = (0, Vec::new());
+        let mut given = given.iter().copied();
+        while let Some(word) = given.next() {
+            match word.strip_prefix('-').map(|word| word.trim_start_matches('-')) {
+                Some("csv") => has_tabs = false,
+                Some("tabs") => has_tabs = true,
+                Some("skip") => {
+                    let count = given.next().and_then(|count| count.parse().ok());
+                    skip = count.ok_or_else(|| misused("--skip needs a number of records"))?;
+                }
+                Some(other) => {
+                    let message =
+                        format!("no option '{other}': there are --csv, --tabs and --skip N");
+                    return Err(misused(message));
+                }
+                None => names.push(word),
+            }
+        }
+        let [file, table] = names[..] else { return Err(needs()) };
+        let asked = Import { path: Path::new(file), table, has_tabs, skip };
+        let rows = import(&mut shell.sql, &asked)?;
+        shell_line(shell, &format!("{rows} rows"), output)
+    }
+
+    fn parameter(shell: &mut Shell, given: &[&str], output: &mut Output) -> Result<()> {
+        match given {
+            ["init"] => Ok(()),
+            ["clear"] => {
+                shell.parameters.clear();
+                Ok(())
+            }
+            ["unset", name] => {
+                shell.parameters.remove(*name);
+                Ok(())
+            }
+            ["set", name, value @ ..] if !value.is_empty() => {
+                // An expression of SQL, or else a text.
+                let value = value.join(" ");
+                let computed = shell.sql.query(&format!("SELECT {value}"), &[]);
+                let computed = computed.ok().and_then(|rows| rows.into_iter().flatten().next());
+                let value = computed.unwrap_or(Value::Text(value));
+                shell.parameters.insert((*name).to_string(), value);
+                Ok(())
+            }
+            ["list"] => {
+                let Shell { parameters, target, .. } = shell;
+                let mut sink = super::sink::Sink::new(target.as_mut(), output);
+                for (name, value) in parameters {
+                    sink.line(format!("{name} {}", super::show::literal(value.as_ref())))?;
+                }
+                sink.finish()
+            }
+            _ => Err(misused(".parameter needs set NAME VALUE, unset NAME, list or clear")),
+        }
+    }
+
+    /// Runs what stands behind the command's name.
+    fn system(line: &str) -> Result<()> {
+        let command = line.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim());
+        if command.is_empty() {
+            return Err(misused(".shell needs a COMMAND"));
+        }
+        let ended = Command::new("sh").args(["-c", command]).status();
+        let ended = ended.map_err(|e| Error::io(format!("starting {command}"), e))?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(misused(format!("{command}: {ended}"))),
+        }
+    }
+
+    fn databases(shell: &mut Shell, output: &mut Output) -> Result<()> {
+        let query = "SELECT name || ': ' || file FROM pragma_database_list";
+        let lines: Vec<String> = shell
+            .sql
+            .query(query, &[])
+            .map_err(failed)?
             .iter()
-            .filter(|other| !word.is_empty() && other.to_lowercase().starts_with(&word));
-        let pair = |other: &String| {
-            let is_keyword = KEYWORDS.split_whitespace().any(|keyword| keyword == other);
-            let other =
-                if is_keyword && is_lower { other.to_lowercase() } else { other.to_string() };
-            Pair { display: other.clone(), replacement: format!("{other} ") }
-        };
-        Ok((begin, found.map(pair).collect()))
+            .map(|row| row[0].to_string())
+            .collect();
+        shell_line(shell, &lines.join("\n"), output)
+    }
+
+    /// What `column` of the schemas of all databases says where `condition` holds, each with the
+    /// name of its database; that of the main one is empty.
+    fn schemas(
+        shell: &mut Shell,
+        column: &str,
+        condition: &str,
+        pattern: Option<&str>,
+    ) -> Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        let databases = "SELECT name FROM pragma_database_list ORDER BY seq";
+        for row in shell.sql.query(databases, &[]).map_err(failed)? {
+            let database = row[0].to_string();
+            let of_database = super::show::quoted(&database);
+            let query =
+                format!("SELECT {column} FROM {of_database}.sqlite_schema WHERE {condition}");
+            let database = if database == "main" { String::new() } else { database };
+            let rows = shell.sql.query(&query, &[pattern_of(pattern).into()]).map_err(failed)?;
+            found.extend(rows.iter().map(|row| (database.clone(), row[0].to_string())));
+        }
+        Ok(found)
+    }
+
+    fn list(
+        shell: &mut Shell,
+        condition: &str,
+        pattern: Option<&str>,
+        output: &mut Output,
+    ) -> Result<()> {
+        let found = Self::schemas(shell, "name", condition, pattern)?;
+        let mut sink = shell.sink(output);
+        for (database, name) in found {
+            let database = if database.is_empty() { database } else { database + "." };
+            sink.line(format!("{database}{name}"))?;
+        }
+        sink.finish()
+    }
+
+    fn schema(shell: &mut Shell, pattern: Option<&str>, output: &mut Output) -> Result<()> {
+        let found = Self::schemas(shell, "sql", SCHEMA, pattern)?;
+        let mut sink = shell.sink(output);
+        for (database, made_by) in found {
+            let makes = MAKES.iter().find(|makes| made_by.starts_with(**makes));
+            match makes.filter(|_| !database.is_empty()) {
+                Some(makes) => {
+                    let (database, rest) =
+                        (super::show::quoted(&database), &made_by[makes.len()..]);
+                    sink.line(format!("{makes}{database}.{rest};"))?;
+                }
+                None => sink.line(format!("{made_by};"))?,
+            }
+        }
+        sink.finish()
     }
 }
 
-impl Hinter for Words {
-    type Hint = String;
+/// The pattern of LIKE that `word` is; `*` stands for any letters, too.
+fn pattern_of(word: Option<&str>) -> String {
+    word.map_or("%".into(), |word| word.replace('*', "%"))
 }
-impl Highlighter for Words {}
-impl Validator for Words {}
-impl Helper for Words {}
+
+fn shell_line(shell: &mut Shell, text: &str, output: &mut Output) -> Result<()> {
+    let mut sink = shell.sink(output);
+    sink.line(text)?;
+    sink.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_may_be_cut_short() {
+        for (word, name) in [
+            (".tab", ".tables"),
+            (".q", ".quit"),
+            (".header", ".headers"),
+            (".indices", ".indexes"),
+            (".sys", ".shell"),
+            (".sch", ".schema"),
+            (".tables", ".tables"),
+        ] {
+            assert_eq!(meant(word), Some(name), "{word}");
+        }
+        assert_eq!(meant(".tabels"), None);
+        assert_eq!(meant("."), None);
+    }
+}

@@ -35,6 +35,7 @@ mod repair;
 mod replication;
 mod serve_options;
 mod sql;
+mod sql_shell;
 mod support;
 mod top;
 mod transfer;
