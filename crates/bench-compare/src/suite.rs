@@ -284,6 +284,7 @@ const SQL: &[Line] = &[
     Line { synced: true, quick: true, ..rows("update-synced", "overwrite", 64) },
     Line { synced: true, threads: 8, ..rows("update-synced-8-threads", "overwrite", 64) },
     Line { quick: true, ..rows("query-random-64", "sqlitekv-query-random", 64) },
+    Line { threads: 8, ..rows("query-random-8-threads", "sqlitekv-query-random", 64) },
     rows("query-random-1k", "sqlitekv-query-random", 1024),
     rows("query-random-4k", "sqlitekv-query-random", 4096),
     rows("delete-64", "sqlitekv-delete", 64),
