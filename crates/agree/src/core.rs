@@ -6,6 +6,8 @@ use crate::state::Progress;
 use crate::stream::Tls;
 use crate::types::{Epoch, Member, Raft};
 use silica::engine::Result;
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -21,6 +23,8 @@ pub(crate) struct Core {
     pub(crate) raft: OnceLock<Raft>,
     /// The server stops: nothing new is written, and what waits does not wait for long.
     pub(crate) leaving: AtomicBool,
+    /// Addresses of members that are not reached, and why.
+    pub(crate) unreached: Mutex<BTreeMap<String, String>>,
 }
 
 impl Core {
@@ -39,6 +43,24 @@ impl Core {
             log::info!("member {:x} is in group {group:x}", new.id);
         }
         Ok(())
+    }
+
+    /// Notes whether the member at `address` was reached. Attempts are many, so a reason is told once.
+    pub(crate) fn note_reached(&self, address: &str, failed: Option<&io::Error>) {
+        let mut all = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        match failed.map(ToString::to_string) {
+            Some(text) => {
+                if all.get(address) != Some(&text) {
+                    log::warn!("the member at {address} is not reached: {text}");
+                    all.insert(address.to_string(), text);
+                }
+            }
+            None => {
+                if all.remove(address).is_some() {
+                    log::info!("the member at {address} is reached again");
+                }
+            }
+        }
     }
 
     pub(crate) fn raft(&self) -> Option<&Raft> {

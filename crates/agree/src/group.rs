@@ -141,6 +141,7 @@ impl Group {
             identity: Mutex::new(identity),
             raft: OnceLock::new(),
             leaving: AtomicBool::new(false),
+            unreached: Mutex::default(),
         });
         let state = State::open(Arc::clone(&database), log, progress)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

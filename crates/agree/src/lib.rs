@@ -40,4 +40,5 @@ mod wire;
 mod tests;
 
 pub use group::{Group, Options};
-pub use stream::{Explain, Tls};
+pub use stream::{Certificates, Tls};
+pub use tokio_rustls::rustls::{ClientConfig, ServerConfig};

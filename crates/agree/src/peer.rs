@@ -50,13 +50,18 @@ impl Link {
             }
         };
         let opened = tokio::time::timeout(HELLO_MAX, open).await;
-        opened.map_err(|_| match core.tls {
+        let opened = opened.map_err(|_| match core.tls {
             Some(_) => timed_out(),
             None => io::Error::new(
                 io::ErrorKind::TimedOut,
                 "it says nothing; if it speaks TLS, give --tls-members here, too",
             ),
-        })?
+        })?;
+        // A certificate that the other side refuses is told by it behind the handshake.
+        opened.map_err(|error| match &core.tls {
+            Some(tls) => tls.certificates.explain(error),
+            None => error,
+        })
     }
 
     /// Asks, and waits for the answer.
@@ -104,7 +109,11 @@ impl Peer {
         let call = async {
             let mut link = match kept {
                 Some(link) => link,
-                None => Link::open(core, address, Some(target)).await?.0,
+                None => {
+                    let opened = Link::open(core, address, Some(target)).await;
+                    core.note_reached(address, opened.as_ref().err());
+                    opened?.0
+                }
             };
             let answer = link.ask(ask, blob).await?;
             Ok::<_, io::Error>((link, answer))

@@ -8,21 +8,27 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Says an error of TLS in words that name what to change.
-pub type Explain = Arc<dyn Fn(io::Error) -> io::Error + Send + Sync>;
+/// Certificates of a member. Each connection asks for them anew, so certificates that were replaced
+/// hold from the next connection on.
+pub trait Certificates: Send + Sync {
+    /// What the side that calls shows and trusts.
+    fn client(&self) -> Arc<ClientConfig>;
+
+    /// What the side that is called shows and trusts.
+    fn server(&self) -> Arc<ServerConfig>;
+
+    /// Says an error of TLS in words that name what to change.
+    fn explain(&self, error: io::Error) -> io::Error;
+}
 
 /// What members have TLS with. Both sides show a certificate.
 #[derive(Clone)]
 pub struct Tls {
-    /// The side that calls.
-    pub client: Arc<ClientConfig>,
-    /// The side that is called.
-    pub server: Arc<ServerConfig>,
+    /// The certificates of this member.
+    pub certificates: Arc<dyn Certificates>,
     /// The name for which the certificates of members are; the host of their address if there is
     /// none.
     pub name: Option<String>,
-    /// What went wrong, in words.
-    pub explain: Explain,
 }
 
 impl std::fmt::Debug for Tls {
@@ -48,15 +54,15 @@ pub(crate) async fn connect(address: &str, tls: Option<&Tls>) -> io::Result<Stre
     let name = tls.name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
     let name = ServerName::try_from(name.to_string());
     let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let connector = TlsConnector::from(Arc::clone(&tls.client));
-    let stream = connector.connect(name, stream).await.map_err(|error| (tls.explain)(error))?;
-    Ok(Box::new(stream))
+    let connector = TlsConnector::from(tls.certificates.client());
+    let stream = connector.connect(name, stream).await;
+    Ok(Box::new(stream.map_err(|error| tls.certificates.explain(error))?))
 }
 
 /// Serves a connection that was accepted.
 pub(crate) async fn accept(stream: TcpStream, tls: Option<&Tls>) -> io::Result<Stream> {
     stream.set_nodelay(true)?;
     let Some(tls) = tls else { return Ok(Box::new(stream)) };
-    let acceptor = TlsAcceptor::from(Arc::clone(&tls.server));
+    let acceptor = TlsAcceptor::from(tls.certificates.server());
     Ok(Box::new(acceptor.accept(stream).await?))
 }

@@ -2,8 +2,9 @@
 
 use crate::args::ServeArgs;
 use silica::{Durability, Error, ErrorKind, Result, Silica};
-use silica_agree::{Group, Options, Tls};
+use silica_agree::{Certificates, ClientConfig, Group, Options, ServerConfig, Tls};
 use silica_server::{Agreement, BothSides, Config, Databases};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -36,20 +37,44 @@ pub(crate) fn start(
     let password = config.password.clone().unwrap_or_default();
     let stale_reads = args.stale_reads;
     let listen = args.member_listen.clone();
-    let tls = if args.tls_members { Some(tls(config)?) } else { None };
+    let name = config.links.as_ref().and_then(|links| links.name.clone());
+    let tls =
+        config.members.clone().map(|both| Tls { certificates: Arc::new(OfServer(both)), name });
     let options = Options { member, listen, members, client, password, tls, stale_reads };
     Group::start(options, Arc::clone(store)).map(Some)
 }
 
-/// What members have TLS with: the certificates of the server, which both sides have to show.
-fn tls(config: &Config) -> Result<Tls> {
+/// The certificates of members, which the server reads again.
+struct OfServer(BothSides);
+
+impl Certificates for OfServer {
+    fn client(&self) -> Arc<ClientConfig> {
+        self.0.client()
+    }
+
+    fn server(&self) -> Arc<ServerConfig> {
+        self.0.server()
+    }
+
+    fn explain(&self, error: io::Error) -> io::Error {
+        self.0.explain(error)
+    }
+}
+
+/// The certificates that members show each other, if `args` ask for TLS between them: those of the
+/// server.
+///
+/// # Errors
+/// `Config` if options are missing or a file is wrong, with its name.
+pub(crate) fn certificates(args: &ServeArgs, config: &Config) -> Result<Option<BothSides>> {
+    if args.member.is_none() || !args.tls_members {
+        return Ok(None);
+    }
     let Some((own, links)) = config.tls.as_ref().zip(config.links.as_ref()) else {
         let text = "--tls-members needs --tls-cert, --tls-key and --tls-peer-ca (or --tls-ca)";
         return Err(Error::new(ErrorKind::Config, text));
     };
-    let name = links.name.clone();
-    let BothSides { client, server, explain } = BothSides::read(own, links)?;
-    Ok(Tls { client, server, name, explain })
+    BothSides::read(own, links).map(Some)
 }
 
 /// What the server of a member is started with.

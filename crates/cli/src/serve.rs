@@ -70,6 +70,7 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let recording = args.record.as_ref().map(record).transpose()?;
     drop(keyspace);
     databases::prepare(&store, &args.database, stores)?;
+    let config = Config { members: agreement::certificates(args, &config)?, ..config };
     let group = agreement::start(args, &config, &store)?;
     let (config, databases) = match &group {
         Some(group) => agreement::serve(config, group),
@@ -192,8 +193,8 @@ fn stop_on_signal(
             if signal == SIGHUP {
                 file.iter().for_each(|file| config::reload(file, &server));
                 match server.read_certificates() {
-                    Ok(()) => info!("read the certificate for TLS again"),
-                    Err(error) => warn!("the certificate for TLS stays as it was: {error}"),
+                    Ok(()) => info!("read the certificates for TLS again"),
+                    Err(error) => warn!("the certificates for TLS stay as they were: {error}"),
                 }
                 continue;
             }

@@ -1,6 +1,6 @@
 //! What a server is started with.
 
-use crate::Passed;
+use crate::{BothSides, Passed};
 use silica::engine::{Durability, Error, ErrorKind, Result};
 use silica_commands::{Agreement, ClusterOptions, DATABASES_MAX, SettingsFile};
 use std::net::SocketAddr;
@@ -139,6 +139,8 @@ pub struct Config {
     pub cluster: Option<ClusterOptions>,
     /// The servers that agree about database 0, if some do.
     pub agreement: Option<Arc<dyn Agreement>>,
+    /// The certificates that these show each other, which are read again with those of the server.
+    pub members: Option<BothSides>,
     /// Milliseconds that a graceful stop waits for clients to read their last replies.
     pub stop_ms_max: u64,
 }
@@ -178,6 +180,7 @@ impl Default for Config {
             settings_file: None,
             cluster: None,
             agreement: None,
+            members: None,
             stop_ms_max: 5_000,
         }
     }

@@ -1,7 +1,7 @@
 //! TLS on connections to other servers: whom they trust, and what went wrong in words that name the
 //! option to change.
 
-use crate::tls::{self, certificates, check_time, key, refused};
+use crate::tls::{Tls, certificates, check_time, key, refused};
 use crate::{LinkFiles, TlsFiles};
 use rustls::pki_types::ServerName;
 use rustls::{
@@ -29,11 +29,19 @@ impl Links {
         Ok(Links { files: Arc::new(files.clone()), config })
     }
 
-    /// Reads the files again, for connections to come. What was read before stays after an error.
-    pub(crate) fn read_again(&self, now_ms: u64) -> Result<()> {
-        let config = Arc::new(client_config(&self.files, now_ms)?);
+    /// What the files say now, for [`Links::replace`].
+    pub(crate) fn read_again(&self, now_ms: u64) -> Result<Arc<ClientConfig>> {
+        client_config(&self.files, now_ms).map(Arc::new)
+    }
+
+    /// Takes `config` for connections to come.
+    pub(crate) fn replace(&self, config: Arc<ClientConfig>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-        Ok(())
+    }
+
+    /// What the next connection is made with.
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Agrees on TLS with the server at `host`, until `until` at most.
@@ -43,7 +51,7 @@ impl Links {
         stream: TcpStream,
         until: Instant,
     ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        let config = self.config();
         let name = self.files.name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_string())
             .map_err(|_| wrong(format!("'{name}' is no name of a server; set --tls-peer-name")))?;
@@ -72,13 +80,15 @@ impl Links {
 }
 
 /// Both sides of TLS between servers that are equal: each asks the other one for a certificate.
+/// Clones share what was read, which [`StopHandle::read_certificates`] of a server with this in its
+/// [`Config::members`] reads again.
+///
+/// [`StopHandle::read_certificates`]: crate::StopHandle::read_certificates
+/// [`Config::members`]: crate::Config::members
+#[derive(Clone)]
 pub struct BothSides {
-    /// The side that calls.
-    pub client: Arc<ClientConfig>,
-    /// The side that is called.
-    pub server: Arc<ServerConfig>,
-    /// Says an error of TLS in words that name the option to change.
-    pub explain: Arc<dyn Fn(io::Error) -> io::Error + Send + Sync>,
+    called: Arc<Tls>,
+    calling: Links,
 }
 
 impl BothSides {
@@ -89,11 +99,42 @@ impl BothSides {
     pub fn read(own: &TlsFiles, links: &LinkFiles) -> Result<Self> {
         let now_ms = SystemClock::default().unix_ms();
         let files = TlsFiles { ca: Some(links.ca.clone()), ..own.clone() };
-        let server = Arc::new(tls::read(&files, now_ms)?);
-        let client = Arc::new(client_config(links, now_ms)?);
-        let links = Links::new(links, now_ms)?;
-        Ok(BothSides { client, server, explain: Arc::new(move |e| explained(e, &links)) })
+        let called = Arc::new(Tls::new(&files, now_ms)?);
+        Ok(BothSides { called, calling: Links::new(links, now_ms)? })
     }
+
+    /// What the side that calls makes its next connection with.
+    pub fn client(&self) -> Arc<ClientConfig> {
+        self.calling.config()
+    }
+
+    /// What the side that is called accepts its next connection with.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        self.called.config()
+    }
+
+    /// `error` in words that name the option to change, if it is one of TLS.
+    pub fn explain(&self, error: io::Error) -> io::Error {
+        explained(error, &self.calling)
+    }
+}
+
+/// Reads all certificates of a server again, for connections to come: the certificates hold all
+/// together, or all stay as they were.
+pub(crate) fn read_again(
+    own: Option<&Tls>,
+    links: Option<&Links>,
+    members: Option<&BothSides>,
+    now_ms: u64,
+) -> Result<()> {
+    let called: Vec<&Tls> = own.into_iter().chain(members.map(|both| &*both.called)).collect();
+    let calling: Vec<&Links> = links.into_iter().chain(members.map(|both| &both.calling)).collect();
+    let accept = called.iter().map(|tls| tls.read_again(now_ms)).collect::<Result<Vec<_>>>()?;
+    let connect = calling.iter().map(|links| links.read_again(now_ms));
+    let connect = connect.collect::<Result<Vec<_>>>()?;
+    called.iter().zip(accept).for_each(|(tls, config)| tls.replace(config));
+    calling.iter().zip(connect).for_each(|(links, config)| links.replace(config));
+    Ok(())
 }
 
 impl std::fmt::Debug for BothSides {
@@ -103,7 +144,7 @@ impl std::fmt::Debug for BothSides {
 }
 
 /// How one side of TLS trusts another one, as a client.
-pub(crate) fn client_config(files: &LinkFiles, now_ms: u64) -> Result<ClientConfig> {
+fn client_config(files: &LinkFiles, now_ms: u64) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     for authority in certificates(&files.ca)? {
@@ -150,6 +191,9 @@ pub(crate) fn words(error: &rustls::Error, files: &LinkFiles) -> String {
         }
         E::InvalidCertificate(C::NotValidYet | C::NotValidYetContext { .. }) => {
             "its certificate is not valid yet; are both clocks right?".into()
+        }
+        E::InvalidCertificate(C::InvalidPurpose | C::InvalidPurposeContext { .. }) => {
+            "its certificate is none of a server (extendedKeyUsage)".into()
         }
         E::InvalidCertificate(C::UnknownIssuer) => {
             format!("its certificate is of no authority in {ca} (--tls-peer-ca)")

@@ -4,7 +4,7 @@ use crate::admin::Admin;
 use crate::commits::Commits;
 use crate::direct::{self, Hub, LoopShard};
 use crate::event_loop::{EventLoop, WAKER};
-use crate::links::Links;
+use crate::links::{Links, read_again};
 use crate::listeners::{self, Listener, Listeners};
 use crate::loops::{Addresses, Loops};
 use crate::passed::Purpose;
@@ -68,13 +68,16 @@ impl StopHandle {
         self.0.upgrade().map_or(Ok(()), |shared| shared.service.configure(settings))
     }
 
-    /// Reads the certificate and key of TLS again, for connections to come; what is wrong with
-    /// them leaves those that were read before.
+    /// Reads all certificates, keys and authorities of TLS again, for connections to come: those of
+    /// clients, of connections to other servers, and of members. If one of them is wrong, all stay
+    /// as they were.
+    ///
+    /// # Errors
+    /// `Config`, or that of reading a file, with its name.
     pub fn read_certificates(&self) -> Result<()> {
         let Some(shared) = self.0.upgrade() else { return Ok(()) };
-        let now_ms = shared.service.unix_ms();
-        shared.tls.as_ref().map_or(Ok(()), |tls| tls.read_again(now_ms))?;
-        shared.loops.links.as_ref().map_or(Ok(()), |links| links.read_again(now_ms))
+        let (tls, links) = (shared.tls.as_ref(), shared.loops.links.as_ref());
+        read_again(tls, links, shared.config.members.as_ref(), shared.service.unix_ms())
     }
 }
 

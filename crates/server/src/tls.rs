@@ -22,7 +22,7 @@ const SESSION_BYTES: usize = 8 << 10;
 /// The largest record, with what is around it: no more waits in a session whose hands are shaken.
 const RECORD_BYTES_MAX: usize = 18 << 10;
 
-/// A server's certificate and key, for its next connections.
+/// A certificate and key for the next connections that are accepted.
 pub(crate) struct Tls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
@@ -35,17 +35,24 @@ impl Tls {
         Ok(Tls { files: files.clone(), config })
     }
 
-    /// Reads the files again, for connections to come. What was read before stays after an error.
-    pub(crate) fn read_again(&self, now_ms: u64) -> Result<()> {
-        let config = Arc::new(read(&self.files, now_ms)?);
+    /// What the files say now, for [`Tls::replace`].
+    pub(crate) fn read_again(&self, now_ms: u64) -> Result<Arc<ServerConfig>> {
+        read(&self.files, now_ms).map(Arc::new)
+    }
+
+    /// Takes `config` for connections to come.
+    pub(crate) fn replace(&self, config: Arc<ServerConfig>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-        Ok(())
+    }
+
+    /// What the next connection is accepted with.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A session for a connection that has just been accepted.
     pub(crate) fn session(&self) -> io::Result<Session> {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        let inner = ServerConnection::new(config).map_err(io::Error::other)?;
+        let inner = ServerConnection::new(self.config()).map_err(io::Error::other)?;
         Ok(Session { inner, waiting: 0, sealed: Vec::new(), failed: false, farewell: false })
     }
 }
@@ -163,7 +170,7 @@ impl Session {
 }
 
 /// What the files say, for the side that is connected to.
-pub(crate) fn read(files: &TlsFiles, now_ms: u64) -> Result<ServerConfig> {
+fn read(files: &TlsFiles, now_ms: u64) -> Result<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
     check_time(&chain[0], &files.cert, &provider, now_ms)?;

@@ -6,7 +6,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use silica_base::Prng;
 use silica_proto::{Value, decode};
-use silica_server::{Config, EventLoopKind, Server, TlsFiles};
+use silica_server::{Config, EventLoopKind, LinkFiles, Server, TlsFiles};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -309,6 +309,32 @@ fn certificates_are_read_again_for_connections_to_come() {
     assert!(refused.contains("invalid peer certificate"), "{refused}");
     assert_eq!(ask(&mut early, "PING"), "PONG");
     std::fs::remove_dir_all(&directory).unwrap();
+    server.stop();
+}
+
+#[test]
+fn certificates_are_read_again_all_together_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let [cert, key, ca] = ["cert.pem", "key.pem", "ca.pem"].map(|name| directory.path().join(name));
+    let place = |name: &str| {
+        std::fs::copy(file(&format!("{name}.pem")), &cert).unwrap();
+        std::fs::copy(file(&format!("{name}.key")), &key).unwrap();
+    };
+    place("server");
+    std::fs::copy(file("authority.pem"), &ca).unwrap();
+    let tls = Some(TlsFiles { cert: cert.clone(), key: key.clone(), ca: None });
+    let links = Some(LinkFiles { ca: ca.clone(), identity: None, name: None });
+    let (server, _) = start_with(Config { tls, links, ..config() }, Probe::new(false));
+    // A new certificate, which no client takes, and an authority that is none.
+    place("client");
+    std::fs::write(&ca, "nothing").unwrap();
+    let refused = server.stop_handle().read_certificates().unwrap_err().to_string();
+    assert!(refused.contains("ca.pem"), "{refused}");
+    assert_eq!(ask(&mut connect(server.local_addr()), "PING"), "PONG");
+    std::fs::copy(file("authority.pem"), &ca).unwrap();
+    server.stop_handle().read_certificates().unwrap();
+    let refused = connect(server.local_addr()).write_all(b"PING\r\n").unwrap_err().to_string();
+    assert!(refused.contains("invalid peer certificate"), "{refused}");
     server.stop();
 }
 

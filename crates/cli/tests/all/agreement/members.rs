@@ -1,7 +1,8 @@
 //! Members come, go, come back without data, and have somebody else's.
 
 use super::group::Group;
-use crate::support::{Client, Reply, certificate, scratch};
+use super::proxy::Weather;
+use crate::support::{Client, Reply, arg, certificate, scratch};
 use std::time::Duration;
 
 fn ok(client: &mut Client, words: &[&[u8]]) -> Reply {
@@ -87,6 +88,57 @@ fn members_talk_by_tls() {
     let mut said = Vec::new();
     let _ = std::io::Read::read_to_end(&mut plain, &mut said);
     assert!(!String::from_utf8_lossy(&said).contains("Nonce"), "{said:?}");
+}
+
+/// Certificates that were replaced hold after SIGHUP, from the next connection between members on:
+/// first such as no member takes, so that nobody leads, and then good ones again.
+#[test]
+fn members_read_their_certificates_again() {
+    let dir = scratch("agreement-certificates");
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.join(name));
+    let place = |name: &str| {
+        for (file, kind) in [(&cert, "pem"), (&key, "key")] {
+            std::fs::copy(certificate(&format!("{name}.{kind}")), file).expect("it can be copied");
+        }
+    };
+    place("server");
+    let ca = certificate("authority.pem");
+    let (cert, key) = (arg(&cert), arg(&key));
+    let tls = ["--tls-members", "--tls-cert", cert, "--tls-key", key, "--tls-peer-ca", &ca];
+    let extra = [&tls[..], &["--tls-listen", "127.0.0.1:0"]].concat();
+    let group = Group::start("agreement-certificates/group", 3, &extra);
+    fill(&group, "first", 20);
+    let log = |number: usize| {
+        std::fs::read_to_string(group.members[number].dir.with_extension("log")).unwrap_or_default()
+    };
+    let hang_up = |times: usize| {
+        (0..3).for_each(|number| group.signal(number, "-HUP"));
+        group.wait("the certificates are read again", |_| {
+            (0..3).all(|number| log(number).matches("read the certificates").count() == times)
+        });
+    };
+    let cut = || {
+        // Over TLS the proxy does not see who calls.
+        group.members.iter().for_each(|to| group.links.set("", &to.address, Weather::Cut));
+    };
+    let nobody_leads = |group: &Group| {
+        (0..3).all(|number| group.info(number, "agreement_ready").as_deref() == Some("0"))
+    };
+    // It is no certificate of a server, so no other member takes it.
+    place("client");
+    hang_up(1);
+    cut();
+    group.wait("nobody leads without links", nobody_leads);
+    group.links.heal();
+    group.wait("the new certificates are refused", |_| {
+        (0..3).any(|number| log(number).contains("its certificate is none of a server"))
+    });
+    assert!(nobody_leads(&group), "a member was let in by a certificate that was replaced");
+    place("server");
+    hang_up(2);
+    fill(&group, "second", 20);
+    let mut client = group.client(group.leader()).expect("a connection");
+    assert_eq!(ok(&mut client, &[b"DBSIZE"]), Reply::Number(40));
 }
 
 #[test]
