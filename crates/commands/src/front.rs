@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The event loops and ports before the commands. No call waits, but [`Front::dial`].
+/// The event loops and ports before the commands. No call waits, but
+/// [`Front::dial`] and [`Front::is_own_address`].
 pub trait Front: Send + Sync {
     /// How many event loops there are.
     fn loops(&self) -> usize;
@@ -49,6 +50,13 @@ pub trait Front: Send + Sync {
     /// What is missing, and the option that gives it.
     fn can_encrypt(&self) -> Result<(), String> {
         Err("this server connects to no other".into())
+    }
+
+    /// True if `host` and `port` are an address that this server listens on, as far as that is known
+    /// at once: a name is looked up for a moment only, and one that is not known by then is none.
+    fn is_own_address(&self, host: &str, port: u16) -> bool {
+        let _ = (host, port);
+        false
     }
 
     /// Connects to another server, for what commands say to it; by TLS if it `encrypts`. It waits

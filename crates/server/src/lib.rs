@@ -30,6 +30,7 @@ mod event_loop;
 mod links;
 mod listeners;
 mod loops;
+mod own;
 mod passed;
 mod passes;
 mod pool;

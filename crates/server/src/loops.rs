@@ -3,6 +3,7 @@
 use crate::dial;
 use crate::links::Links;
 use crate::listeners::AcceptOptions;
+use crate::own;
 use crate::passes::Passes;
 use crate::socket::Socket;
 use mio::Waker;
@@ -135,6 +136,10 @@ impl Front for Loops {
             return Err(io::Error::new(io::ErrorKind::Unsupported, NO_LINKS));
         }
         dial::dial(host, port, timeout, self.links.as_ref().filter(|_| encrypts))
+    }
+
+    fn is_own_address(&self, host: &str, port: u16) -> bool {
+        own::is_own(&self.addresses, host, port)
     }
 
     fn can_encrypt(&self) -> Result<(), String> {

@@ -2,12 +2,14 @@
 
 use super::Keyspace;
 use crate::burst::Args;
+use crate::cluster::LinkKind;
 use crate::marks::remove_marks;
 use crate::replication::Role;
 use crate::service::Service;
 use crate::waiters::Waited;
 use silica::engine::{Error, ErrorKind, Result};
 use silica_proto::{Reply, parse_i64};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 
 /// The name of the setting that says whom a server follows.
@@ -39,6 +41,10 @@ pub(crate) fn replicaof(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'
         reply.error("ERR Invalid master port");
         return Ok(());
     };
+    if let Some(why) = refuse_own(service, &host, port) {
+        reply.error(&format!("ERR {why}"));
+        return Ok(());
+    }
     match follow(service, &host, port) {
         true => reply.ok(),
         false => reply.simple("OK Already connected to specified master"),
@@ -70,6 +76,25 @@ pub(crate) fn follow(service: &Service, host: &str, port: u16) -> bool {
     // Whoever waits for a key would take it from the primary's data.
     service.waiters.all().into_iter().for_each(|client| service.wake(client, Waited::Ended));
     true
+}
+
+/// Why the server cannot follow the one at `host` and `port`, if that is itself. What only the other
+/// side knows, for instance behind a proxy, is found when the link is made.
+fn refuse_own(service: &Service, host: &str, port: u16) -> Option<String> {
+    let announced_port = service.replication.settings.announce_port.load(Relaxed);
+    let announced_port = match announced_port {
+        0 => service.link_port(LinkKind::Replication).into(),
+        port => port,
+    };
+    let is_announced = !host.is_empty()
+        && u64::from(port) == announced_port
+        && announced_ip(service).eq_ignore_ascii_case(host);
+    (is_announced || service.front.is_own_address(host, port)).then(|| {
+        format!(
+            "{host}:{port} is this server itself, which cannot follow itself: name the host and \
+             port of its primary, or REPLICAOF NO ONE to have none"
+        )
+    })
 }
 
 /// Lets CONFIG REWRITE write the setting; in a cluster the map has it.
@@ -122,6 +147,9 @@ pub(crate) fn set(service: &Service, wanted: Option<(String, u16)>) -> Result<()
     service.databases.alone(|| match wanted {
         None => promote(service),
         Some((host, port)) => {
+            if let Some(why) = refuse_own(service, &host, port) {
+                return Err(Error::new(ErrorKind::Config, why));
+            }
             follow(service, &host, port);
             Ok(())
         }

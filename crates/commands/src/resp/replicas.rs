@@ -339,6 +339,10 @@ fn link_info(keys: &Keyspace<'_>, (host, port): (&str, u16), out: &mut String) {
     line(out, "master_link_status", if is_up { "up" } else { "down" });
     line(out, "master_last_io_seconds_ago", since(link.last_io_unix_ms));
     line(out, "master_sync_in_progress", u8::from(link.state == LinkState::Sync));
+    if let Some(why) = link.failed.as_ref().filter(|_| !is_up) {
+        // A line of INFO ends with the first end of a line.
+        line(out, "silica_master_link_error", why.replace(['\r', '\n'], " "));
+    }
     line(out, "slave_read_repl_offset", offset);
     line(out, "slave_repl_offset", offset);
     if link.state == LinkState::Sync {

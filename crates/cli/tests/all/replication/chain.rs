@@ -1,5 +1,6 @@
 //! Replicas of replicas, replicas of caches, and promotion: Silica with Silica and with Redis.
 
+use super::proxy::Proxy;
 use super::*;
 use crate::support::scratch;
 
@@ -190,6 +191,62 @@ fn replicas_say_what_is_on_their_disks() {
     }
 }
 
+/// Of two servers that follow each other neither has a link, and both say why; whoever is told to be
+/// the primary again is followed.
+#[test]
+fn two_servers_that_follow_each_other_both_say_so() {
+    let dir = scratch("replication-pair");
+    let all = [0, 1].map(|nth| start(Silica, &dir, nth));
+    let [mut one, mut two] = [&all[0], &all[1]].map(Server::client);
+    follow(&mut one, all[1].port);
+    follow(&mut two, all[0].port);
+    wait_for_log(&dir.join("1-Silica"), "a ring of servers would follow each other for ever");
+    // The first may have had its link before that, which goes on.
+    ask(&mut two, "CLIENT KILL TYPE replica");
+    for (client, path) in [(&mut one, "0-Silica"), (&mut two, "1-Silica")] {
+        wait_for_log(&dir.join(path), "a ring of servers would follow each other for ever");
+        let told = info(client, "replication", "silica_master_link_error");
+        assert!(told.contains("follows this server"), "{told}");
+    }
+    ask(&mut one, "REPLICAOF NO ONE");
+    write(&mut one, &mut Prng::new(1), 100);
+    wait_for("the link", || is_linked(&mut two, all[0].port));
+    must_be_equal(&mut one, &mut two, "out of the ring");
+    let Reply::Bytes(Some(text)) = ask(&mut two, "INFO replication") else { panic!("INFO") };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(!text.contains("silica_master_link_error"), "{text}");
+}
+
+#[test]
+fn a_server_is_told_at_once_that_it_cannot_follow_itself() {
+    let dir = scratch("replication-itself");
+    let server = start(Silica, &dir, 0);
+    let (mut client, port) = (server.client(), server.port);
+    ask(&mut client, "CONFIG SET replica-announce-ip db.example");
+    let itself = "is this server itself, which cannot follow itself";
+    for host in ["127.0.0.1", "localhost", "0.0.0.0", "::ffff:127.0.0.1", "DB.example"] {
+        for line in [format!("REPLICAOF {host} {port}"), format!("SLAVEOF {host} {port}")] {
+            let Reply::Error(text) = try_ask(&mut client, &line) else { panic!("{line}") };
+            assert!(text.contains(itself) && text.contains("REPLICAOF NO ONE"), "{text}");
+        }
+        let at = format!("{host} {port}");
+        let set = ["CONFIG", "SET", "replicaof", &at].map(str::as_bytes);
+        let Ok(Reply::Error(text)) = client.ask(&set) else { panic!("replicaof {at}") };
+        assert!(text.contains(itself), "{text}");
+    }
+    ask(&mut client, "CONFIG SET replica-announce-port 7");
+    assert!(matches!(try_ask(&mut client, "REPLICAOF db.example 7"), Reply::Error(_)));
+    assert_eq!(info(&mut client, "replication", "role"), "master");
+    ask(&mut client, "SET a 1");
+    server.stop();
+    // Nor does it start so.
+    let (path, at) = (dir.join("0-Silica"), format!("127.0.0.1:{port}"));
+    let path = path.to_str().expect("a path of text");
+    let words = ["serve", path, "--listen", &at, "--replica-of", &at];
+    let refused = crate::support::said(&crate::support::silica(&words).output().expect("it ends"));
+    assert!(refused.contains(itself), "{refused}");
+}
+
 #[test]
 fn servers_that_would_follow_each_other_are_refused() {
     let dir = scratch("replication-ring");
@@ -202,10 +259,16 @@ fn servers_that_would_follow_each_other_are_refused() {
     wait_for("the third", || is_linked(&mut three, all[1].port));
     follow(&mut one, all[2].port);
     wait_for_log(&dir.join("0-Silica"), "a ring of servers would follow each other for ever");
+    let told = info(&mut one, "replication", "silica_master_link_error");
+    assert!(told.contains("follows this server") && told.contains("a ring of servers"), "{told}");
     assert_eq!(ask(&mut one, "GET own"), Reply::Bytes(Some(b"1".to_vec())));
     ask(&mut one, "REPLICAOF NO ONE");
-    follow(&mut one, all[0].port);
+    // By another port nobody knows before the other side has said who it is.
+    let proxy = Proxy::start(all[0].port);
+    follow(&mut one, proxy.port);
     wait_for_log(&dir.join("0-Silica"), "is this server itself");
+    let told = info(&mut one, "replication", "silica_master_link_error");
+    assert!(told.contains("is this server itself: it cannot follow itself"), "{told}");
     // Whoever ends it goes on as before.
     ask(&mut one, "REPLICAOF NO ONE");
     write(&mut one, &mut Prng::new(1), 200);

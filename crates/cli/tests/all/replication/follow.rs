@@ -161,9 +161,6 @@ fn what_cannot_be_followed_is_refused_in_words() {
     let silica = Server::start(&path, &["--databases", "10"]);
     let mut replica = silica.client();
     ask(&mut replica, "SET own 1");
-    // Of itself.
-    follow(&mut replica, silica.port);
-    wait_for_log(&path, "is this server itself");
     // Without a password, with a wrong one, and with the right one.
     follow(&mut replica, redis.port);
     wait_for_log(&path, "wants a password");
