@@ -212,6 +212,13 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_redis() {
         assert_eq!(crc64(0, b"123456789"), 0xE9C6_D914_C4B8_D9CA);
+        let bytes: Vec<u8> = (0..1000_u32).map(|n| (n.wrapping_mul(n) >> 3) as u8).collect();
+        let by_byte = |bytes: &[u8]| bytes.chunks(1).fold(0, crc64);
+        for len in (0..200).chain([255, 256, 257, 1000]) {
+            assert_eq!(crc64(0, &bytes[..len]), by_byte(&bytes[..len]), "{len} bytes");
+            let (head, tail) = bytes[..len].split_at(len / 3);
+            assert_eq!(crc64(crc64(0, head), tail), by_byte(&bytes[..len]), "{len} in two");
+        }
         // From a redis-server 7.0.
         let hello = b"\x00\x05hello\n\x00cr\xdfve4 \n";
         assert_eq!(restore(hello, 100).unwrap(), &b"hello"[..]);
