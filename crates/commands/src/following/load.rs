@@ -6,7 +6,7 @@ use crate::marks::Mark;
 use crate::resp::scripts::{Policy, functions_of};
 use silica::engine::{Durability, Engine, EntryRef, Error, ErrorKind, Result, WriteBatch};
 use silica_proto::Limits;
-use silica_proto::rdb::{Event, FileReader, ObjectEntry};
+use silica_proto::rdb::{Entry, Event, FileReader, ObjectEntry};
 use silica_types::entries_of_rdb;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,12 +44,49 @@ pub struct Loaded {
     pub behind: Vec<u8>,
 }
 
-/// An entry of a database that is written with others.
+/// An entry of a database that is written with others: how long its key and its value are, and its
+/// meta.
 struct New {
-    key: Vec<u8>,
-    value: Vec<u8>,
+    key_len: usize,
+    value_len: usize,
     expires_unix_ms: u64,
     user_bits: u32,
+}
+
+/// Entries of a database that wait to be written. All keys and values stand behind one another, so
+/// that most entries cost no allocation.
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    entries: Vec<New>,
+}
+
+impl Pending {
+    fn push(&mut self, key: &[u8], entry: EntryRef<'_>) {
+        let EntryRef { value, expires_unix_ms, user_bits } = entry;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        let (key_len, value_len) = (key.len(), value.len());
+        self.entries.push(New { key_len, value_len, expires_unix_ms, user_bits });
+    }
+
+    fn batch(&self) -> WriteBatch<'_> {
+        let (mut batch, mut rest) = (WriteBatch::new(), &self.bytes[..]);
+        for &New { key_len, value_len, expires_unix_ms, user_bits } in &self.entries {
+            let (key, behind) = rest.split_at(key_len);
+            let (value, behind) = behind.split_at(value_len);
+            batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
+            rest = behind;
+        }
+        batch
+    }
+
+    /// Forgets all, and keeps the memory of an ordinary batch.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * BATCH_BYTES);
+        self.entries.clear();
+    }
 }
 
 /// A load that is under way.
@@ -59,7 +96,7 @@ pub(super) struct Load<'f> {
     generation: Option<Box<dyn Generation + 'f>>,
     /// What is loaded into, by the number of the database.
     engines: BTreeMap<usize, Arc<dyn Engine>>,
-    pending: BTreeMap<usize, Vec<New>>,
+    pending: BTreeMap<usize, Pending>,
     pending_bytes: usize,
     pub(super) libraries: Vec<Vec<u8>>,
     /// The database that the stream has selected at the position.
@@ -246,14 +283,9 @@ impl Load<'_> {
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
             Event::Entry(entry) => {
-                let new = New {
-                    key: entry.key.into_owned(),
-                    value: entry.value.into_owned(),
-                    expires_unix_ms: entry.expires_unix_ms,
-                    user_bits: entry.user_bits,
-                };
+                let Entry { database, key, value, expires_unix_ms, user_bits } = entry;
                 self.loaded.keys += 1;
-                self.add(entry.database, new)?;
+                self.add(database, &key, EntryRef { value: &value, expires_unix_ms, user_bits })?;
             }
             Event::Object(entry) => {
                 self.loaded.keys += 1;
@@ -271,34 +303,33 @@ impl Load<'_> {
             entries_of_rdb(value, &key, id)?.into_iter().enumerate()
         {
             let expires_unix_ms = if nth == 0 { expires_unix_ms } else { 0 };
-            self.add(database, New { key, value, expires_unix_ms, user_bits })?;
+            self.add(database, &key, EntryRef { value: &value, expires_unix_ms, user_bits })?;
         }
         Ok(())
     }
 
-    fn add(&mut self, database: u64, new: New) -> Result<()> {
+    fn add(&mut self, database: u64, key: &[u8], entry: EntryRef<'_>) -> Result<()> {
         let count = self.follower.service.databases.count();
         let db = usize::try_from(database).ok().filter(|db| *db < count);
         let db =
             db.ok_or_else(|| refuse_database(i64::try_from(database).unwrap_or(i64::MAX), count))?;
-        self.pending_bytes += new.key.len() + new.value.len() + ENTRY_BYTES;
-        self.pending.entry(db).or_default().push(new);
+        self.pending_bytes += key.len() + entry.value.len() + ENTRY_BYTES;
+        self.pending.entry(db).or_default().push(key, entry);
         if self.pending_bytes >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
     /// Writes what was collected.
     fn write(&mut self) -> Result<()> {
         self.pending_bytes = 0;
-        for (db, list) in std::mem::take(&mut self.pending) {
-            let engine = self.engine(db)?;
-            let mut batch = WriteBatch::new();
-            for New { key, value, expires_unix_ms, user_bits } in &list {
-                let (expires_unix_ms, user_bits) = (*expires_unix_ms, *user_bits);
-                batch.put_entry(key, EntryRef { value, expires_unix_ms, user_bits });
-            }
+        let mut all = std::mem::take(&mut self.pending);
+        for (db, pending) in all.iter_mut().filter(|(_, pending)| !pending.entries.is_empty()) {
+            let engine = self.engine(*db)?;
             let within = |error: Error| error.within(format_args!("database {db}"));
-            engine.write_each(&batch, Durability::Buffered).map_err(within)?;
+            let written = engine.write_each(&pending.batch(), Durability::Buffered);
+            written.map_err(within)?;
+            pending.clear();
         }
+        self.pending = all;
         Ok(())
     }
 
