@@ -540,6 +540,9 @@ impl Executor {
         let failed = result.err().map(|e| error_text(&e));
         let notes = self.notes(wave.kind == WaveKind::Transaction, wave.db);
         let is_noted = failed.is_none() && notes.are_kept();
+        // If each request does one thing to one key, replicas are told the batch as it is.
+        let is_told = is_noted && !together && self.note_batch(notes, batch);
+        let is_noted = is_noted && !is_told;
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {

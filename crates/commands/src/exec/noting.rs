@@ -2,7 +2,7 @@
 //! [`Journal`](super::journal::Journal).
 
 use super::held::removes_everything;
-use super::telling::{tell_alone, tell_update, tell_write};
+use super::telling::{tell_alone, tell_batch, tell_update, tell_write};
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
@@ -111,6 +111,17 @@ impl Executor {
                 events::of_write(notes.db, op, is_new, &mut journal.events);
             }
         }
+    }
+
+    /// Notes what a batch of blind writes has changed, none of which has several keys; false if
+    /// others than replicas want to know, who ask whose each write was.
+    pub(super) fn note_batch(&self, notes: Notes, batch: &WriteBatch<'_>) -> bool {
+        if notes.is_tracked || notes.has_events() {
+            return false;
+        }
+        tell_batch(notes.db, batch, &mut self.journal.borrow_mut().effects);
+        self.note_times(notes.db, batch.ops().iter().filter_map(time_of));
+        true
     }
 
     /// Notes what an update has changed.
@@ -289,7 +300,13 @@ impl Notes {
         self.is_tracked || self.is_told || self.has_events()
     }
 
-    fn has_events(self) -> bool {
+    /// True if it is noted which keys were changed.
+    pub(super) fn is_tracked(self) -> bool {
+        self.is_tracked
+    }
+
+    /// True if keyspace notifications are told.
+    pub(super) fn has_events(self) -> bool {
         self.events != Classes::NONE
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of a primary's stream: a group of them is one batch for each database.
 
-use super::Executor;
 use super::across::Steps;
+use super::{BATCH_BYTES_MAX, Executor};
 use crate::burst::{Input, Output};
 use crate::engine_calls::error_text;
 use crate::marks::MARK_KEY;
@@ -10,6 +10,7 @@ use crate::resp::across::move_between;
 use crate::resp::scripts::{Place, Step};
 use crate::service::Service;
 use crate::table::Run;
+use crate::watch::untold;
 use silica::engine::{Durability, Engine, EntryRef, Error, Result, WriteBatch};
 use silica_proto::parse_i64;
 use std::collections::btree_map::Entry;
@@ -41,6 +42,9 @@ impl Executor {
     ) -> std::result::Result<(), Unapplied> {
         let service = Arc::clone(&self.service);
         (self.now_ms, self.place) = (service.unix_ms(), Place::Long);
+        if let Some(followed) = self.follow_writes(&service, input, mark_of) {
+            return followed;
+        }
         let mut steps = Steps::new();
         let end = input.requests.len();
         let mut output = Output::new(Vec::new(), 0, end).with_ends(Vec::new());
@@ -84,6 +88,58 @@ impl Executor {
 }
 
 impl Executor {
+    /// Writes what `input` asks for without a look at what is there, if it is nothing but blind
+    /// writes of one database, as most groups are; `None` if it is something else, or may be
+    /// answered with an error. Then nothing was done.
+    fn follow_writes(
+        &mut self,
+        service: &Service,
+        input: &Input,
+        mark_of: &mut dyn FnMut(&[usize]) -> Vec<u8>,
+    ) -> Option<std::result::Result<(), Unapplied>> {
+        let db = usize::from(input.requests.first()?.db);
+        let notes = self.notes(false, db);
+        // Whether a key is new is asked for before it is written.
+        if notes.has_events() {
+            return None;
+        }
+        let engine = service.databases.engine(db).ok()?;
+        let limits = engine.descriptor().limits;
+        let mut batch = WriteBatch::new();
+        let mut bytes = 0;
+        for request in &input.requests {
+            let Run::Write(write) = request.run else { return None };
+            let args = input.args(request);
+            if usize::from(request.db) != db || self.refuse_write(write, args, &limits).is_some() {
+                return None;
+            }
+            bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
+            (write.apply)(args, self.now_ms, &mut batch);
+        }
+        if batch.is_empty() || bytes > limits.batch_bytes_max.min(BATCH_BYTES_MAX) {
+            return None;
+        }
+        let mark = mark_of(&[db]);
+        let changed = batch.len();
+        batch.put_entry(MARK_KEY, EntryRef::new(&mark));
+        let failed = |error: Error, is_half| {
+            let text = error_text(&error.within(format_args!("database {db}")));
+            Unapplied { request: input.requests.len().saturating_sub(1), text, is_half }
+        };
+        let written =
+            untold(std::iter::once(MARK_KEY), || engine.write(&batch, Durability::Buffered));
+        if let Err(error) = written {
+            return Some(Err(failed(error, false)));
+        }
+        if notes.is_tracked() {
+            let mut journal = self.journal.borrow_mut();
+            batch.ops()[..changed].iter().for_each(|op| journal.change(input.client, op.key));
+        }
+        self.journal.get_mut().tell(service, self.now_ms);
+        let synced = if self.synced() { engine.sync() } else { Ok(()) };
+        Some(synced.map_err(|error| failed(error, true)))
+    }
+
     /// Runs the next request of `input` if it is a MOVE, which is a part of two batches; false if
     /// it is not.
     fn move_across<'s>(

@@ -1,7 +1,7 @@
 //! What writes have done, as replicas are told: commands, and entries of strings, which become
 //! records or commands when they are appended to the stream.
 
-use super::records::{self, Change, Changes, push_deleted, push_put, push_record};
+use super::records::{self, Change, Changes, push_deleted, push_put};
 use super::walk::push_set;
 use crate::burst::Args;
 use silica::engine::EntryRef;
@@ -142,9 +142,14 @@ impl Effects {
 
 /// Appends `count` entries of a part to the stream, as the record of them.
 pub(crate) fn push_as_record(out: &mut Vec<u8>, count: usize, entries: &[u8]) {
-    let mut record = Vec::with_capacity(entries.len() + 16);
-    push_record(&mut record, count, entries);
-    push_command(out, &[records::COMMAND, &record]);
+    let len = records::record_len(count, entries);
+    // With the head of the command: what is appended is copied once.
+    out.reserve(len + 64);
+    push_head(out, b'*', 2);
+    push_arg(out, records::COMMAND);
+    push_head(out, b'$', len);
+    records::push_record(out, count, entries);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends entries of a part to the stream, as the commands that Redis knows.

@@ -492,15 +492,16 @@ impl Replication {
             if is_framed && nth == 0 {
                 state.stream.append(b"*1\r\n$5\r\nMULTI\r\n");
             }
-            made.clear();
             match form {
                 Form::Commands => state.stream.append(bytes),
                 Form::Entries(count) if takes_records => {
+                    made.clear();
                     effects::push_as_record(&mut made, count, bytes);
                     state.stream.append(&made);
                     state.records_end = state.stream.end();
                 }
                 Form::Entries(_) => {
+                    made.clear();
                     effects::push_as_commands(&mut made, bytes);
                     state.stream.append(&made);
                 }

@@ -5,7 +5,7 @@
 //! every length is looked at before it is believed.
 
 use silica::engine::{EntryRef, Error, ErrorKind, Result};
-use silica_base::{checksum, read_varint, write_varint};
+use silica_base::{checksum, read_varint, varint_len, write_varint};
 use silica_types::is_marked;
 
 /// The command that carries a record.
@@ -51,6 +51,11 @@ pub(crate) fn push_deleted(out: &mut Vec<u8>, key: &[u8]) {
 fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Bytes of a record of `count` entries, which `entries` has.
+pub(crate) fn record_len(count: usize, entries: &[u8]) -> usize {
+    1 + varint_len(count as u64) + entries.len() + CHECKSUM_BYTES
 }
 
 /// Appends a record of `count` entries, which `entries` has.

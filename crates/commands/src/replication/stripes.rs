@@ -40,6 +40,9 @@ struct State {
     taken: Mask,
     /// Those that wait for every stripe: nobody else comes before them.
     waiting_for_all: usize,
+    /// Threads that sleep until stripes are free. A notification that nobody waits for is a call of
+    /// the kernel all the same.
+    asleep: usize,
 }
 
 /// All stripes.
@@ -56,7 +59,7 @@ pub(crate) struct Held<'s> {
 
 impl Default for Stripes {
     fn default() -> Self {
-        let state = State { taken: Mask::NONE, waiting_for_all: 0 };
+        let state = State { taken: Mask::NONE, waiting_for_all: 0, asleep: 0 };
         Stripes { state: Mutex::new(state), freed: Condvar::new() }
     }
 }
@@ -76,7 +79,11 @@ impl Stripes {
         }
         while mask.meets(&state.taken) || (!is_all && state.waiting_for_all > 0) {
             match serve {
-                None => state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.asleep += 1;
+                    state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.asleep -= 1;
+                }
                 Some(serve) => {
                     drop(state);
                     if !serve() {
@@ -98,8 +105,11 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut state = self.stripes.state();
         state.taken.0.iter_mut().zip(self.mask.0).for_each(|(taken, old)| *taken &= !old);
+        let wakes = state.asleep > 0;
         drop(state);
-        self.stripes.freed.notify_all();
+        if wakes {
+            self.stripes.freed.notify_all();
+        }
     }
 }
 
