@@ -18,6 +18,7 @@ mod hostile;
 mod large_values;
 mod lua;
 mod lua_redis;
+mod marks;
 mod memcached;
 mod memcached_binary;
 mod memcached_clients;
