@@ -103,6 +103,7 @@ impl Service {
             whole: self.databases.whole(0),
             reader: None,
             client: 0,
+            ahead: None,
         };
         info::text(&keys, Args::new(&bytes, &spans))
     }

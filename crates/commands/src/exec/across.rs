@@ -11,8 +11,8 @@ use crate::burst::{Input, Output};
 use crate::engine_calls::{claim_entries, error_text, out_of_memory};
 use crate::overlay::Owned;
 use crate::replication::{Mask, READONLY};
-use crate::resp::Keyspace;
 use crate::resp::scripts::{Place, Step};
+use crate::resp::{Ahead, Keyspace};
 use crate::service::Service;
 use crate::table::Run;
 use crate::transaction::Transaction;
@@ -31,6 +31,13 @@ impl Executor {
     /// the places that may have been written, a bit each.
     pub(super) fn across(&mut self, input: &Input, output: &mut Output) -> u32 {
         let service = Arc::clone(&self.service);
+        let request = &input.requests[output.next];
+        let ahead = match request.run {
+            Run::Across(_) if !self.is_refused(input, request) => {
+                Ahead::copy(&service, usize::from(request.db), input.args(request))
+            }
+            _ => None,
+        };
         service.databases.alone(|| {
             self.look_at_role();
             if self.is_refused(input, &input.requests[output.next]) {
@@ -39,7 +46,7 @@ impl Executor {
             }
             // Whoever writes without an executor holds stripes.
             let held = self.tells.then(|| service.hold(Mask::ALL));
-            self.run_alone_across(&service, input, output);
+            self.run_alone_across(&service, input, output, ahead.as_ref());
             self.tell_replicas(true);
             drop(held);
         });
@@ -61,7 +68,9 @@ impl Executor {
             let whole = service.databases.whole(db);
             let claim = &self.claim;
             let client = input.client;
-            let keyspace = Keyspace { service: &service, claim, engine, db, whole, reader, client };
+            let service = &service;
+            let keyspace =
+                Keyspace { service, claim, engine, db, whole, reader, client, ahead: None };
             output.reply(request, |reply| keyspace.answer(run, args, reply));
         });
         if let Err(error) = ran {
@@ -72,7 +81,13 @@ impl Executor {
         0
     }
 
-    fn run_alone_across(&mut self, service: &Service, input: &Input, output: &mut Output) {
+    fn run_alone_across(
+        &mut self,
+        service: &Service,
+        input: &Input,
+        output: &mut Output,
+        ahead: Option<&Ahead<'_>>,
+    ) {
         let request = &input.requests[output.next];
         let args = input.args(request);
         match request.run {
@@ -98,6 +113,7 @@ impl Executor {
                     whole: service.databases.whole(db),
                     reader: input.reader(output.next),
                     client: input.client,
+                    ahead,
                 });
                 let start = output.out.len();
                 let absent = match &keyspace {
@@ -160,7 +176,7 @@ impl Executor {
             Run::Ready => output.copy_ready(input, request),
             Run::Across(_) | Run::Whole(_) => {
                 commit_all(steps)?;
-                self.run_alone_across(service, input, output);
+                self.run_alone_across(service, input, output, None);
             }
             _ => {
                 if let Entry::Vacant(place) = steps.entry(db) {

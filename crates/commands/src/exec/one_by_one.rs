@@ -36,6 +36,7 @@ impl Executor {
             },
             reader: None,
             client: 0,
+            ahead: None,
         };
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
@@ -257,12 +258,12 @@ impl Executor {
             let mut executor = executor.borrow_mut();
             let new = || Executor::new(Arc::clone(&*self.service));
             let executor = executor.get_or_insert_with(new);
-            // The script as a whole is what runs elsewhere, if it takes long.
-            let place = (&mut *executor, Place::Long);
+            // The script as a whole runs elsewhere, if one of its commands has to.
+            let place = (&mut *executor, self.place);
             let replies = self.run_on(place, (keyspace.db, engine), input)?;
             call.add_events(&mut executor.journal.get_mut().events);
             call.effects().append(&mut executor.journal.get_mut().effects);
-            Ok(replies.unwrap_or_default())
+            Ok(replies)
         };
         call.run(kind, &environment, args, run)
     }

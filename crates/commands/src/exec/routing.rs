@@ -170,8 +170,16 @@ impl Executor {
             Err(error) => return Some(error_text(&error)),
         };
         let (service, claim) = (&self.service, &self.claim);
-        let keyspace =
-            Keyspace { service, claim, engine, db, whole: None, reader: None, client: 0 };
+        let keyspace = Keyspace {
+            service,
+            claim,
+            engine,
+            db,
+            whole: None,
+            reader: None,
+            client: 0,
+            ahead: None,
+        };
         let there = match are_there(&keyspace, &keys) {
             Ok(there) => there,
             Err(error) => return Some(error_text(&error)),

@@ -46,7 +46,11 @@ pub(super) fn store_copy(
 ) -> Result<bool> {
     // What is not stored in the end is reclaimed as pages without an owner are.
     if replaces || target.get(to)?.is_none() {
-        types::generic::copy_pages(keys, target, (&mut entry, to))?;
+        let taken = keys.ahead.map_or(Ok(None), |ahead| ahead.take(&entry, target, to))?;
+        match taken {
+            Some(value) => entry.value = value,
+            None => types::generic::copy_pages(keys, target, (&mut entry, to))?,
+        }
     }
     store(target, to, &entry, replaces)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod across;
+mod ahead;
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod client;
@@ -40,6 +41,7 @@ pub(crate) mod types;
 pub(crate) mod update;
 pub(crate) mod whole;
 
+pub(crate) use self::ahead::Ahead;
 use crate::acl::User;
 use crate::budget::Claim;
 use crate::burst::Args;
@@ -151,6 +153,8 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) reader: Option<&'a User>,
     /// The connection that asks, if a command on no key is asked; else 0.
     pub(crate) client: u64,
+    /// What was copied before the step began, of an object that it takes to another database.
+    pub(crate) ahead: Option<&'a Ahead<'a>>,
 }
 
 impl Keyspace<'_> {

@@ -122,7 +122,7 @@ fn copy_to(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
 
 /// Pages of an object that are copied where other requests wait for it: less than half a
 /// millisecond.
-const PAGES_AT_ONCE: u64 = 256;
+pub(super) const PAGES_AT_ONCE: u64 = 256;
 
 /// True of a COPY that takes longer than other requests should wait. An object that cannot be read
 /// takes no time.

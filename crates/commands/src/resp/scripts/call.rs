@@ -301,6 +301,7 @@ impl ScriptCall {
             announced: Vec::new(),
             shown: Vec::new(),
             running,
+            is_postponed: false,
         };
         let all: Vec<&[u8]> = args.from(3).collect();
         let (keys, rest) = all.split_at(keys);
@@ -308,8 +309,10 @@ impl ScriptCall {
         let result = worker.interpreter.run(&call, program.source(), &mut commands);
         let announced = std::mem::take(&mut commands.announced);
         let shown = std::mem::take(&mut commands.shown);
+        let is_postponed = commands.is_postponed;
         drop(commands);
         let ran = match result {
+            _ if is_postponed => Ran::Postponed,
             Err(Failure::Stopped(Stop::Preempted)) => Ran::Postponed,
             Err(failure @ (Failure::Stopped(_) | Failure::Syntax(_) | Failure::Memory)) => {
                 self.take_events();

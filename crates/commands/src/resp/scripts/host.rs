@@ -19,8 +19,9 @@ use silica_lua::{Dialect, Host, LogLevel};
 use silica_proto::{Reply, Span, Version};
 use std::sync::Arc;
 
-/// Runs all requests of an input on an engine; their replies.
-pub(crate) type RunCommand<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Vec<u8>> + 'r;
+/// Runs all requests of an input on an engine; their replies, or `None` if they have to run on a
+/// thread for long requests.
+pub(crate) type RunCommand<'r> = dyn FnMut(&dyn Engine, &Input) -> Result<Option<Vec<u8>>> + 'r;
 
 /// A message: what it is sent to, by kind and name, and its text.
 pub(super) type Message = (Kind, Vec<u8>, Vec<u8>);
@@ -49,6 +50,8 @@ pub(super) struct Commands<'c> {
     /// Lines for those who monitor, to be shown when the script has taken effect.
     pub(super) shown: Vec<String>,
     pub(super) running: Option<Arc<Running>>,
+    /// A command takes longer than others may wait: the script runs anew elsewhere.
+    pub(super) is_postponed: bool,
 }
 
 impl Host for Commands<'_> {
@@ -186,8 +189,12 @@ impl Commands<'_> {
                 let tracked = self.is_tracked && command.has("readonly");
                 input.client = self.client.id;
                 input.requests.push(Request { db: self.db as u8, version, tracked, ..request });
-                let replies = (self.run)(self.step, input);
-                reply.extend(replies.map_err(|error| error_text(&error))?);
+                let replies = (self.run)(self.step, input).map_err(|error| error_text(&error))?;
+                let Some(replies) = replies else {
+                    self.is_postponed = true;
+                    return Err("ERR the command takes too long here".into());
+                };
+                reply.extend(replies);
                 if self.step.has_written()
                     && let Some(running) = &self.running
                 {
@@ -259,6 +266,7 @@ impl Commands<'_> {
             whole: self.whole,
             reader: Some(user).filter(|user| !user.may_know_all()),
             client: 0,
+            ahead: None,
         };
         keyspace.answer(run, args, reply);
         Ok(())

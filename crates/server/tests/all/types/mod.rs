@@ -12,6 +12,7 @@ mod hyperloglog;
 mod killed;
 mod list;
 mod many;
+mod moved;
 mod power;
 mod scan;
 mod set;
