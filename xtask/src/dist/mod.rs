@@ -25,6 +25,9 @@ const FLAGS: &str = concat!(
     r#"--cfg getrandom_backend="linux_getrandom""#
 );
 
+/// Nothing unwinds through what is compiled from C.
+const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
+
 /// What the program may weigh: it is fetched over lines that are not always fast.
 const BYTES_MAX: u64 = 20_000_000;
 
@@ -51,7 +54,7 @@ fn program(root: &Path) -> Result<PathBuf, String> {
     let mut command = cargo(&args);
     // With a target the flags do not reach what runs while others compile.
     command.args(["--bin", "silica", "--target", &triple]).current_dir(root);
-    build(command.env("RUSTFLAGS", FLAGS))?;
+    build(command.env("RUSTFLAGS", FLAGS).env("CFLAGS", C_FLAGS))?;
     Ok(target(root).join(triple).join("dist/silica"))
 }
 
@@ -63,12 +66,13 @@ pub fn make(root: &Path) -> Result<PathBuf, String> {
     let stage = Stage::new(root, &program, &target(root).join("xtask/dist"))?;
     let (archive, deb) = (stage.archive(&out)?, stage.deb(&out)?);
     checked(root, &stage, &archive, deb.as_deref())?;
-    let wheel = crate::bindings::python(root, &program)?;
+    let wheel = crate::bindings::python(root, &stage.program())?;
     parts::copied(&wheel, &out.join(wheel.file_name().unwrap_or(OsStr::new("silica.whl"))))?;
     bill_of_materials(root, &out)?;
     checksums(&out)?;
+    let program = stage.program();
     let bytes = std::fs::metadata(&program).map_err(|e| parts::failed(&program, e))?.len();
-    println!("{}: {bytes} bytes", program.display());
+    println!("the program: {bytes} bytes");
     match bytes <= BYTES_MAX {
         true => Ok(out),
         false => Err(format!("the program has {bytes} bytes, and should have {BYTES_MAX} at most")),

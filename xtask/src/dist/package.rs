@@ -40,6 +40,11 @@ impl Stage {
         Ok(stage)
     }
 
+    /// The program as it is packed.
+    pub fn program(&self) -> PathBuf {
+        self.part("silica")
+    }
+
     fn part(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
