@@ -131,6 +131,7 @@ pub(crate) fn mount(args: &MountArgs, output: &mut Output) -> Result<()> {
         Signals::new([SIGINT, SIGTERM]).map_err(|error| Error::io("waiting for signals", error))?;
     let mounted = Mounted::new(volume, &args.directory, &mounting)?;
     output.line(format!("{} is on {}", args.device.display(), args.directory.display()))?;
+    silica::device::return_start_pages();
     while !mounted.is_ended() {
         if signals.pending().next().is_some() {
             return mounted.unmount();

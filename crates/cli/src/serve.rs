@@ -6,7 +6,7 @@ use crate::config;
 use crate::databases::{self, InMemory};
 use crate::options_file::OptionsFile;
 use crate::passed;
-use log::{info, warn};
+use log::{debug, info, warn};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{
@@ -31,6 +31,8 @@ const PART_BYTES_MIN: u64 = 1 << 20;
 
 /// A cache's clients get no more than this where no number is given: its values are small.
 const CACHE_CLIENTS_BYTES_MAX: u64 = 64 << 20;
+/// What the program has of a cache's memory: pages that are used, stacks, the allocator's.
+const CACHE_PROGRAM_BYTES: u64 = 10 << 20;
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
@@ -128,7 +130,7 @@ fn run_cache(global: &Global, args: &ServeArgs, bytes: u64) -> Result<()> {
     let config = Config { durability, ..config(args, &memory)? };
     let config = in_cluster(args, config, args.image.as_deref())?;
     let signals = awaited(&config)?;
-    let all = Arc::new(InMemory::open(global, args, &config, memory.stores)?);
+    let all = Arc::new(InMemory::open(global, args, &config, memory.stores_of_cache())?);
     let descriptor = *all.open(0)?.descriptor();
     let others = databases::words(all.apart().into_iter())?;
     let config = Config { databases: all.count(), ..config };
@@ -226,6 +228,9 @@ fn announce(what: &str, server: &Server, engine: &str, how: &str) {
     let unix = server.unix_paths().into_iter().map(|path| path.display().to_string());
     let addresses: Vec<_> =
         both.chain(tls).chain(memcached).chain(udp).chain(datagrams).chain(unix).collect();
+    silica::device::return_freed_memory();
+    let returned = silica::device::return_start_pages();
+    debug!("gave {} KiB of the program back that only its start needed", returned >> 10);
     println!("silica: serving {what} {} (engine {engine}, {how})", addresses.join(", "));
     if let Some(address) = server.admin_addr() {
         println!("silica: the dashboard is at http://{address}/");
@@ -299,6 +304,11 @@ impl Memory {
     /// between large blocks, are in the number, too.
     fn stores_beside_program(&self) -> u64 {
         self.stores - program_bytes(self.whole).min(self.stores / 2)
+    }
+
+    /// What a cache gets, which uses all of it: the program's part is what it has indeed.
+    fn stores_of_cache(&self) -> u64 {
+        self.stores - (self.whole / 6).min(CACHE_PROGRAM_BYTES).min(self.stores / 2)
     }
 
     /// Refuses more memory than the process may map: it would die when it takes it.

@@ -8,15 +8,14 @@
 //! refused. What is kept takes three quarters at most, so that requests go on. Only what is over
 //! the number by a quarter costs a connection: the largest one.
 
+use crate::engine_calls::out_of_memory;
+use silica::engine::CopyRoom;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes so few that they are not claimed one by one.
 pub const SMALL_BYTES: usize = 64 << 10;
-
-/// A value of a cache may have so many bytes, however little memory clients have.
-const COPIED_VALUE_BYTES_MIN: usize = (1 << 20) - (4 << 10);
 
 /// The memory of all clients: how much there is and how much is used.
 #[derive(Debug)]
@@ -25,15 +24,13 @@ pub struct Budget {
     /// Of these, what connections hold that were told to go.
     leaving: AtomicUsize,
     max: usize,
-    /// The engine makes copies of large values that nobody counts.
-    engine_copies: AtomicBool,
 }
 
 impl Budget {
     /// A budget of `max` bytes, of which none is used.
     pub fn new(max: usize) -> Arc<Self> {
         let (used, leaving) = Default::default();
-        Arc::new(Budget { used, leaving, max, engine_copies: AtomicBool::new(false) })
+        Arc::new(Budget { used, leaving, max })
     }
 
     /// Bytes that are used; may be more than there are.
@@ -46,17 +43,8 @@ impl Budget {
         self.max
     }
 
-    /// The engine puts large values together in memory of its own.
-    pub(crate) fn note_engine_copies(&self) {
-        self.engine_copies.store(true, Relaxed);
-    }
-
-    /// Bytes that a value may have: it fits twice, beside a sixteenth for everything else. If the
-    /// engine makes copies of its own, a thirty-second part of all: they are not counted.
+    /// Bytes that a value may have: it fits twice, beside a sixteenth for everything else.
     pub(crate) fn value_bytes_max(&self) -> usize {
-        if self.engine_copies.load(Relaxed) {
-            return (self.max / 32).max(COPIED_VALUE_BYTES_MIN).min(self.max);
-        }
         self.max / 2 - self.max / 32
     }
 
@@ -131,6 +119,20 @@ impl Budget {
                  memory holds several; raise --client-memory"
             )
         })
+    }
+}
+
+/// Engines put large values together in the clients' memory.
+impl CopyRoom for Budget {
+    fn claim(&self, bytes: usize) -> silica::engine::Result<()> {
+        match self.take(bytes, self.max) {
+            true => Ok(()),
+            false => Err(out_of_memory(self.refusal(bytes))),
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        Budget::give_back(self, bytes);
     }
 }
 

@@ -47,7 +47,9 @@ use crate::resp::Values;
 use crate::resp::scripts::Place;
 use crate::service::Service;
 use crate::table::{Answer, Answering, BurstLimits, Run, Wants, Write, find_called};
-use silica::engine::{Durability, Engine, GetSink, Limits, Result, WriteBatch};
+use silica::engine::{
+    CopyRoom, Durability, Engine, GetSink, Limits, Result, WriteBatch, limit_copies,
+};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, MutexGuard};
 
@@ -89,6 +91,8 @@ pub struct Executor {
     /// Counted by itself: clones of it write no line that other threads write.
     #[expect(clippy::redundant_allocation, reason = "the count is on a line of its own")]
     service: Arc<Arc<Service>>,
+    /// What engines copy for this thread.
+    copies: Arc<dyn CopyRoom>,
     arena: Vec<u8>,
     slots: Vec<Slot>,
     wants: Vec<Wants>,
@@ -133,6 +137,7 @@ impl Executor {
         let (keys, batch) = (vec![], WriteBatch::new());
         let (claim, room) = (Claim::new(&service.budget), service.room(ARENA_BYTES_MAX));
         Executor {
+            copies: Arc::clone(&service.budget) as Arc<dyn CopyRoom>,
             service: Arc::new(service),
             arena,
             slots,
@@ -181,6 +186,7 @@ impl Executor {
     }
 
     fn apply(&mut self, burst: &mut Burst) -> Uncommitted {
+        limit_copies(&self.copies);
         let service = Arc::clone(&self.service);
         let timer = BurstTimer::start(&service, burst);
         self.staged = Staged::start(&service, burst);

@@ -183,11 +183,6 @@ impl Service {
         budget: Arc<Budget>,
         front: Arc<dyn Front>,
     ) -> Self {
-        // A cache puts large values together of pieces.
-        let capabilities = databases.opened(0).map(|engine| engine.descriptor().capabilities);
-        if capabilities.is_some_and(|capabilities| capabilities.may_evict) {
-            budget.note_engine_copies();
-        }
         let clock = SystemClock::default();
         let process = u64::from(std::process::id());
         let mut random = Prng::new(clock.unix_ms() ^ process.rotate_right(32));

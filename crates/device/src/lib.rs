@@ -35,6 +35,7 @@ mod limits;
 mod named_regions;
 pub mod numa;
 mod os;
+mod program;
 pub mod region;
 pub mod sim;
 
@@ -46,3 +47,4 @@ pub use files::{
     capacity_bytes, empty_directory, is_writable_directory, remove_directory,
 };
 pub use limits::{address_space_left, allow_many_descriptors, descriptors_left};
+pub use program::return_start_pages;

@@ -11,6 +11,7 @@
 mod batch;
 mod burst;
 mod changes;
+mod copies;
 mod engine;
 mod environment;
 mod ext;
@@ -33,6 +34,7 @@ mod views;
 pub use batch::{EntryRef, Op, OpKind, WriteBatch};
 pub use burst::EntryBurst;
 pub use changes::{ChangePoint, ChangeRing, Changes};
+pub use copies::{Copies, CopyRoom, limit_copies};
 pub use engine::{Budget, Capabilities, Descriptor, Durability, Engine, GetSink, Limits, Progress};
 pub use environment::Environment;
 pub use ext::{EngineExt, SnapshotExt};

@@ -10,7 +10,7 @@ use crate::mica::Mica;
 use crate::partition::Probe;
 use crate::write::value_bytes;
 use silica_base::Result;
-use silica_engine::{Atomic, Durability, EntryRef, Expected, Op, OpKind, Update};
+use silica_engine::{Atomic, Copies, Durability, EntryRef, Expected, Op, OpKind, Update};
 
 /// Updates that a burst makes at once.
 const UPDATES_MAX: usize = 32;
@@ -44,21 +44,29 @@ impl Mica {
     }
 
     /// Calls `see` with the entry of `key`, whose partition is locked.
+    ///
+    /// # Errors
+    /// Fails if a large value is to be put together for which the thread has no memory.
     fn current<T>(
         &self,
         probe: &Probe,
         key: &[u8],
         (scratch, moment): (&mut Scratch, &mut Moment),
         see: impl FnOnce(Option<EntryRef<'_>>) -> T,
-    ) -> T {
+    ) -> Result<T> {
         let copied = self.partition(probe).read(probe, key, scratch);
         let copied = copied.filter(|copied| !self.has_expired(copied, &mut moment.now_ms));
-        let copied = copied.and_then(|copied| match copied.form {
-            Form::Whole => Some(copied),
-            _ => self.current_list(probe, key, copied, scratch),
-        });
+        let Some(Copied { form: Form::List | Form::Chunk, .. }) = copied else {
+            moment.note(copied.as_ref().map_or(0, |copied| copied.expires_unix_ms));
+            return Ok(see(copied.map(|copied| scratch.entry(copied))));
+        };
+        let mut copies = Copies::default();
+        let list = copied.expect("it was looked at");
+        let copied = self.current_list(probe, key, list, (scratch, &mut copies))?;
         moment.note(copied.as_ref().map_or(0, |copied| copied.expires_unix_ms));
-        see(copied.map(|copied| scratch.entry(copied)))
+        let seen = see(copied.map(|copied| scratch.entry(copied)));
+        scratch.trim();
+        Ok(seen)
     }
 
     /// The large value of `key`, whose partition is locked, so that nobody overwrites it.
@@ -68,14 +76,20 @@ impl Mica {
         probe: &Probe,
         key: &[u8],
         copied: Copied,
-        scratch: &mut Scratch,
-    ) -> Option<Copied> {
+        (scratch, copies): (&mut Scratch, &mut Copies),
+    ) -> Result<Option<Copied>> {
+        let mut claimed = Ok(());
         let mut reading = Reading {
             held: Held::locked(1 << probe.partition),
-            wants: &mut |_| true,
+            wants: &mut |bytes| {
+                copies.clear();
+                claimed = copies.claim(bytes);
+                claimed.is_ok()
+            },
             used: &mut |_, _, _, _| {},
         };
-        self.read_list((probe.partition as usize, key), copied, scratch, &mut reading)
+        let read = self.read_list((probe.partition as usize, key), copied, scratch, &mut reading);
+        claimed.map(|()| read)
     }
 
     /// True if chunks would have to be put under more locks than the caller holds.
@@ -159,7 +173,11 @@ impl Mica {
                     }
                     None => {
                         let seen = (&mut scratch, &mut moment);
-                        self.current(probe, key, seen, |current| decide(index, current))
+                        match self.current(probe, key, seen, |current| decide(index, current)) {
+                            Err(error) if index == 0 => return Err(error),
+                            Err(_) => break,
+                            Ok(update) => update,
+                        }
                     }
                 };
                 match self.check_update(key, &update) {
@@ -275,7 +293,7 @@ impl Atomic for Mica {
         };
         let (of_expected, of_ops) = probes.split_at(expected.len());
         let locked = self.lock(mask)?;
-        if !self.holds(expected, of_expected) {
+        if !self.holds(expected, of_expected)? {
             return Ok(false);
         }
         let applied = self.apply_held(ops, of_ops, Held::locked(mask));
@@ -292,16 +310,20 @@ impl Atomic for Mica {
 
 impl Mica {
     /// True if the keys, whose partitions are locked, have the entries that are expected.
-    fn holds(&self, expected: &[Expected<'_>], probes: &[Probe]) -> bool {
+    fn holds(&self, expected: &[Expected<'_>], probes: &[Probe]) -> Result<bool> {
         let mut scratch = Scratch::new();
         loop {
-            let mut moment = Moment::default();
-            let holds = expected.iter().zip(probes).all(|(expected, probe)| {
+            let (mut moment, mut holds) = (Moment::default(), true);
+            for (expected, probe) in expected.iter().zip(probes) {
                 let seen = (&mut scratch, &mut moment);
-                self.current(probe, expected.key, seen, |current| current == expected.entry)
-            });
+                holds =
+                    self.current(probe, expected.key, seen, |current| current == expected.entry)?;
+                if !holds {
+                    break;
+                }
+            }
             if !self.is_over(&moment) {
-                return holds;
+                return Ok(holds);
             }
         }
     }
@@ -316,19 +338,25 @@ impl Mica {
         held: Held,
     ) -> Result<bool> {
         let (mut scratch, mut bytes, mut slots) = (Scratch::new(), Vec::new(), Vec::new());
+        let mut copies = Copies::default();
         let updates = loop {
             let mut moment = Moment::default();
             bytes.clear();
             slots.clear();
+            copies.clear();
             for (key, probe) in keys.iter().zip(probes) {
                 let seen = (&mut scratch, &mut moment);
-                let slot: Slot = self.current(probe, key, seen, |current| {
-                    let entry = current?;
+                let keep = |current: Option<EntryRef<'_>>| -> Result<Slot> {
+                    let Some(entry) = current else { return Ok(None) };
+                    if self.is_large(entry.value.len()) {
+                        copies.claim(entry.value.len())?;
+                        bytes.reserve_exact(entry.value.len());
+                    }
                     let start = bytes.len();
                     bytes.extend_from_slice(entry.value);
-                    Some((start..bytes.len(), entry.expires_unix_ms, entry.user_bits))
-                });
-                slots.push(slot);
+                    Ok(Some((start..bytes.len(), entry.expires_unix_ms, entry.user_bits)))
+                };
+                slots.push(self.current(probe, key, seen, keep)??);
             }
             let entry = |slot: &Slot| {
                 let (range, expires_unix_ms, user_bits) = slot.clone()?;

@@ -4,8 +4,8 @@ use crate::mica::Mica;
 use crate::options::OPTIONS;
 use silica_base::{ErrorKind, HashSeed, ManualClock, Prng, test_size};
 use silica_engine::{
-    Admin, Atomic, Budget, Durability, Engine, EngineExt, EntryRef, Environment, GetSink,
-    MetricsMap, OptionValues, Scan, Sharded, Update, WriteBatch,
+    Admin, Atomic, Budget, CopyRoom, Durability, Engine, EngineExt, EntryRef, Environment,
+    Expected, GetSink, MetricsMap, OptionValues, Scan, Sharded, Update, WriteBatch, limit_copies,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -309,6 +309,71 @@ fn a_value_that_is_not_wanted_is_not_read() {
     let mut asked = Asked(Vec::new());
     mica.get_many(&[b"large", b"small"], &mut asked).expect("a get");
     assert_eq!(asked.0, [2 * MIB]);
+}
+
+struct Room(AtomicU64);
+
+impl CopyRoom for Room {
+    fn claim(&self, bytes: usize) -> silica_base::Result<()> {
+        let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes as u64));
+        taken.map(|_| ()).map_err(|_| silica_base::Error::new(ErrorKind::Full, "no room"))
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Relaxed);
+    }
+}
+
+#[test]
+fn copies_of_large_values_take_memory_of_the_thread() {
+    let (mica, _) = open(64 * MIB, 0, "s3-fifo");
+    mica.put(b"large", &value(1, 2 * MIB), NOW).expect("it fits");
+    mica.put(b"small", &value(2, 100), NOW).expect("it fits");
+    let room = Arc::new(Room(AtomicU64::new(0)));
+    let limit = |mib: usize| room.0.store((mib * MIB) as u64, Relaxed);
+    let of_thread = Arc::clone(&room) as Arc<dyn CopyRoom>;
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            limit_copies(&of_thread);
+            let grow = |current: Option<EntryRef<'_>>| {
+                let mut value = current.map_or_else(Vec::new, |entry| entry.value.to_vec());
+                value.push(b'x');
+                Update::Put { value, expires_unix_ms: 0, user_bits: 0 }
+            };
+            let both = || {
+                mica.update_all(&[b"large", b"small"], NOW, &mut |entries| {
+                    entries.iter().map(|entry| grow(*entry)).collect()
+                })
+            };
+            let keep: &mut dyn FnMut(&[u8], EntryRef<'_>) = &mut |_, _| {};
+            // One copy to look at, and of several keys one more until all are there.
+            let calls: [(usize, &dyn Fn() -> silica_base::Result<()>); 3] = [
+                (3, &|| mica.update(b"large", NOW, &mut |entry| grow(entry))),
+                (5, &both),
+                (3, &|| {
+                    let large = Expected { key: b"large", entry: None };
+                    mica.write_expecting(&[large], &[], NOW).map(|held| assert!(!held))
+                }),
+            ];
+            for (mib, call) in calls {
+                limit(mib - 2);
+                assert_eq!(call().expect_err("it has no room").kind(), ErrorKind::Full);
+                limit(mib);
+                call().expect("it has room");
+                assert_eq!(room.0.load(Relaxed), (mib * MIB) as u64, "all was given back");
+            }
+            limit(1);
+            mica.update(b"small", NOW, &mut |entry| grow(entry)).expect("small values need none");
+            assert_eq!(mica.scan(0, 10, keep).expect_err("no room").kind(), ErrorKind::Full);
+            limit(3);
+            mica.scan(0, 10, keep).expect("there is room");
+        });
+        asked.join().expect("all as it should be");
+    });
+    // Nothing limits this thread.
+    limit(0);
+    let found = mica.get(b"large").expect("a get").expect("it is there");
+    assert_eq!(found.len(), 2 * MIB + 2);
 }
 
 #[test]

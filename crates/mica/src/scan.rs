@@ -8,7 +8,7 @@ use crate::item::{Copied, Form, Scratch};
 use crate::large::Held;
 use crate::mica::Mica;
 use silica_base::Result;
-use silica_engine::{EntryRef, Scan};
+use silica_engine::{Copies, EntryRef, Scan};
 
 impl Scan for Mica {
     fn scan(
@@ -38,8 +38,12 @@ impl Scan for Mica {
                 if copied.form == Form::Whole {
                     visited += 1;
                     visit(key, EntryRef { value, expires_unix_ms, user_bits });
-                } else if let Some(copied) =
-                    self.scan_list((number, key), value, *copied, &mut scratch)
+                    continue;
+                }
+                let mut copies = Copies::default();
+                let place = (number, &key[..]);
+                let read = self.scan_list(place, value, *copied, (&mut scratch, &mut copies))?;
+                if let Some(copied) = read
                     && !self.has_expired(&copied, &mut now)
                 {
                     visited += 1;
@@ -67,11 +71,18 @@ impl Mica {
         place: (usize, &[u8]),
         value: &[u8],
         copied: Copied,
-        scratch: &mut Scratch,
-    ) -> Option<Copied> {
+        (scratch, copies): (&mut Scratch, &mut Copies),
+    ) -> Result<Option<Copied>> {
         scratch.room(value.len()).copy_from_slice(value);
+        let mut claimed = Ok(());
+        let mut wants = |bytes| {
+            copies.clear();
+            claimed = copies.claim(bytes);
+            claimed.is_ok()
+        };
         let mut reading =
-            Reading { held: Held::NONE, wants: &mut |_| true, used: &mut |_, _, _, _| {} };
-        self.read_list(place, copied, scratch, &mut reading)
+            Reading { held: Held::NONE, wants: &mut wants, used: &mut |_, _, _, _| {} };
+        let read = self.read_list(place, copied, scratch, &mut reading);
+        claimed.map(|()| read)
     }
 }

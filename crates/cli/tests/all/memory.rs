@@ -46,6 +46,61 @@ fn get_burst(client: &mut Client, prng: &mut Prng, below: u64) {
     }
 }
 
+/// The program's own pages count, too: what only its start needs does not stay.
+#[test]
+fn a_server_keeps_few_pages_of_the_program() {
+    let path = scratch("program_pages").join("data");
+    let server = Server::start_cache(&path, "64MiB", &[]);
+    let mut client = server.client();
+    let begun = std::time::Instant::now();
+    loop {
+        assert_eq!(client.ask(&[b"PING"]).expect("a reply"), Reply::Status("PONG".into()));
+        // It listens a moment before it gives them back. Of 19 MiB at the highest 2 MiB are pages
+        // of libraries, which stay.
+        let kib = |field| status_kib(server.pid(), field);
+        let (highest, now) = (kib("VmHWM:"), kib("RssFile:"));
+        if now < highest / 2 {
+            break;
+        }
+        let waited = begun.elapsed().as_secs();
+        assert!(waited < 30, "{now} KiB of files are resident; at most it was {highest} KiB");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(client);
+    server.stop();
+    let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
+}
+
+/// A cache takes what its clients' memory holds twice, and changes it.
+#[test]
+fn a_served_cache_has_large_values() {
+    let path = scratch("large_in_cache").join("data");
+    for options in [&[][..], &["--mode", "crew", "--loops", "2"]] {
+        let server = Server::start_cache(&path, "512MiB", options);
+        let mut client = server.client();
+        let mut ask = |words: &[&[u8]]| client.ask(words).expect("a reply");
+        let mut value = vec![b'x'; 8 << 20];
+        assert_eq!(ask(&[b"SET", b"large", &value]), Reply::Status("OK".into()));
+        assert_eq!(ask(&[b"APPEND", b"large", b"end"]), Reply::Number((8 << 20) + 3));
+        assert_eq!(ask(&[b"SETRANGE", b"large", b"0", b"start"]), Reply::Number((8 << 20) + 3));
+        assert_eq!(ask(&[b"COPY", b"large", b"other"]), Reply::Number(1));
+        value[..5].copy_from_slice(b"start");
+        value.extend_from_slice(b"end");
+        for key in [b"large", b"other"] {
+            assert!(ask(&[b"GET", key]) == Reply::Bytes(Some(value.clone())), "{options:?}");
+        }
+        let too_large = vec![b'x'; 40 << 20];
+        match ask(&[b"SET", b"large", &too_large]) {
+            Reply::Error(text) => assert!(text.contains("--client-memory"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(ask(&[b"STRLEN", b"large"]), Reply::Number((8 << 20) + 3));
+        drop(client);
+        server.stop();
+    }
+    let _ = std::fs::remove_dir_all(path.parent().expect("a scratch directory"));
+}
+
 #[test]
 fn resident_memory_stays_within_the_number_set() {
     let path = scratch("memory").join("data");
