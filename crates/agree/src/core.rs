@@ -45,7 +45,8 @@ impl Core {
         Ok(())
     }
 
-    /// Notes whether the member at `address` was reached. Attempts are many, so a reason is told once.
+    /// Notes whether the member at `address` was reached. Attempts are many, so a reason is told
+    /// once.
     pub(crate) fn note_reached(&self, address: &str, failed: Option<&io::Error>) {
         let mut all = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         match failed.map(ToString::to_string) {

@@ -46,20 +46,8 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     let config = config(args, &memory)?;
     // Before anything else, so that a signal during the start is not lost.
     let signals = awaited(&config)?;
-    let options = match args.durability {
-        Some(durability) => global.open_options().durability(durability.into()),
-        None => global.open_options(),
-    };
-    let options = args.database.iter().fold(options, |options, database| {
-        options.declare(
-            silica_server::keyspace_name(database.index),
-            &database.engine,
-            &database.pairs(),
-        )
-    });
     let stores = memory.stores_beside_program();
-    let options = options.memory_bytes(stores);
-    let store = Arc::new(options.open(&path)?);
+    let store = Arc::new(options_of_store(global, args).memory_bytes(stores).open(&path)?);
     // Opened now, so that what is wrong with it is told at the start.
     let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
     global.check_engine(&keyspace)?;
@@ -105,6 +93,21 @@ pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
     store.shut()?;
     info!("stopped");
     Ok(())
+}
+
+/// How the store is opened, apart from its memory.
+fn options_of_store(global: &Global, args: &ServeArgs) -> silica::OpenOptions {
+    let options = match args.durability {
+        Some(durability) => global.open_options().durability(durability.into()),
+        None => global.open_options(),
+    };
+    args.database.iter().fold(options, |options, database| {
+        options.declare(
+            silica_server::keyspace_name(database.index),
+            &database.engine,
+            &database.pairs(),
+        )
+    })
 }
 
 /// Warns if the place in the stream of changes could not be left for the next start.

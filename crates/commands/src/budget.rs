@@ -8,8 +8,7 @@
 //! refused. What is kept takes three quarters at most, so that requests go on. Only what is over
 //! the number by a quarter costs a connection: the largest one.
 
-use crate::engine_calls::out_of_memory;
-use silica::engine::CopyRoom;
+use silica::engine::{CopyRoom, Error, ErrorKind};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -134,6 +133,12 @@ impl CopyRoom for Budget {
     fn give_back(&self, bytes: usize) {
         Budget::give_back(self, bytes);
     }
+}
+
+/// An error with this text, whose first word is its code as a reply.
+pub(crate) fn out_of_memory(text: String) -> Error {
+    let text = text.strip_prefix("OOM ").map(str::to_string).unwrap_or(text);
+    Error::new(ErrorKind::Full, text)
 }
 
 /// Memory of a buffer: of a large one as far as it was used, since the system gives pages when they

@@ -1,5 +1,6 @@
 //! What all that calls engines does alike: errors as replies, memory claimed for values.
 
+use crate::budget::out_of_memory;
 use crate::budget::{Claim, SMALL_BYTES};
 use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 
@@ -50,10 +51,4 @@ pub(crate) fn claim_entries(
         return Ok(());
     }
     claim.grow(copies * bytes).map_err(out_of_memory)
-}
-
-/// An error with this text, whose first word is its code as a reply.
-pub(crate) fn out_of_memory(text: String) -> Error {
-    let text = text.strip_prefix("OOM ").map(str::to_string).unwrap_or(text);
-    Error::new(ErrorKind::Full, text)
 }

@@ -52,8 +52,9 @@ pub trait Front: Send + Sync {
         Err("this server connects to no other".into())
     }
 
-    /// True if `host` and `port` are an address that this server listens on, as far as that is known
-    /// at once: a name is looked up for a moment only, and one that is not known by then is none.
+    /// True if `host` and `port` are an address that this server listens on, as far as that is
+    /// known at once: a name is looked up for a moment only, and one that is not known by then is
+    /// none.
     fn is_own_address(&self, host: &str, port: u16) -> bool {
         let _ = (host, port);
         false

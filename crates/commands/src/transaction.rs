@@ -9,9 +9,10 @@
 //! EXEC runs nothing if a key that the connection watches was written meanwhile
 //! ([`crate::watch`]).
 
+use crate::budget::out_of_memory;
 use crate::budget::{Budget, Claim, SMALL_BYTES};
 use crate::burst::{Args, Input, Output, Request};
-use crate::engine_calls::{atomic, claim_entries, out_of_memory};
+use crate::engine_calls::{atomic, claim_entries};
 use crate::exec::HoldAll;
 use crate::overlay::Overlay;
 use crate::replication::{Effects, Mask};

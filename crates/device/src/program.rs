@@ -48,7 +48,7 @@ fn unchanged(mappings: &str, program: &str) -> Vec<Unchanged> {
             }
             None => match (&mut part, field(line)) {
                 (Some((_, _, resident)), Some(("Rss", kib))) => *resident = kib << 10,
-                // Lines come in one order: what is resident, and later what is no longer the file's.
+                // What is resident comes first, and later what is no longer the file's.
                 (Some((start, end, resident)), Some(("Anonymous", 0))) => {
                     found.push(Unchanged { start: *start, end: *end, resident_bytes: *resident });
                 }

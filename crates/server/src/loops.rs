@@ -3,7 +3,7 @@
 use crate::dial;
 use crate::links::Links;
 use crate::listeners::AcceptOptions;
-use crate::own;
+use crate::own::{self, Addresses};
 use crate::passes::Passes;
 use crate::socket::Socket;
 use mio::Waker;
@@ -66,28 +66,6 @@ impl Inbox {
     pub(crate) fn take(&self, into: &mut Vec<Message>) {
         self.woken.store(false, Ordering::Release);
         into.append(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// Where the server listens, with real ports.
-#[derive(Debug, Default)]
-pub(crate) struct Addresses {
-    /// For every protocol.
-    pub(crate) any: Vec<SocketAddr>,
-    /// For TLS beside plain ones.
-    pub(crate) tls: Vec<SocketAddr>,
-    /// For memcached's protocol alone.
-    pub(crate) memcached: Vec<SocketAddr>,
-    /// For memcached's protocols in datagrams.
-    pub(crate) udp: Vec<SocketAddr>,
-    /// For the datagram protocol.
-    pub(crate) datagrams: Vec<SocketAddr>,
-}
-
-impl Addresses {
-    /// Where the nodes of a cluster reach this one, which clients are sent to.
-    pub(crate) fn of_nodes(&self, encrypts: bool) -> Option<&SocketAddr> {
-        self.tls.first().filter(|_| encrypts).or(self.any.first())
     }
 }
 

@@ -1,6 +1,5 @@
-//! Which addresses are this server's own.
+//! Where the server listens, and which addresses are its own.
 
-use crate::loops::Addresses;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc;
 use std::thread;
@@ -8,6 +7,28 @@ use std::time::Duration;
 
 /// How long a name is looked up: whoever asks may hold up all requests of the server.
 const LOOKUP_MAX: Duration = Duration::from_millis(250);
+
+/// Where the server listens, with real ports.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// For every protocol.
+    pub(crate) any: Vec<SocketAddr>,
+    /// For TLS beside plain ones.
+    pub(crate) tls: Vec<SocketAddr>,
+    /// For memcached's protocol alone.
+    pub(crate) memcached: Vec<SocketAddr>,
+    /// For memcached's protocols in datagrams.
+    pub(crate) udp: Vec<SocketAddr>,
+    /// For the datagram protocol.
+    pub(crate) datagrams: Vec<SocketAddr>,
+}
+
+impl Addresses {
+    /// Where the nodes of a cluster reach this one, which clients are sent to.
+    pub(crate) fn of_nodes(&self, encrypts: bool) -> Option<&SocketAddr> {
+        self.tls.first().filter(|_| encrypts).or(self.any.first())
+    }
+}
 
 /// True if a connection to `host` and `port` would come to one of the TCP listeners of `addresses`
 /// for RESP. A name that is not found within [`LOOKUP_MAX`] is nobody's.

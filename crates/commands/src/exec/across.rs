@@ -7,8 +7,9 @@
 
 use super::telling::absent_keys;
 use super::{Executor, Wave, WaveKind};
+use crate::budget::out_of_memory;
 use crate::burst::{Input, Output};
-use crate::engine_calls::{claim_entries, error_text, out_of_memory};
+use crate::engine_calls::{claim_entries, error_text};
 use crate::overlay::Owned;
 use crate::replication::{Mask, READONLY};
 use crate::resp::scripts::{Place, Step};

@@ -3,7 +3,7 @@
 use super::Effects;
 use super::blocks::Range;
 use crate::budget::Claim;
-use crate::engine_calls::out_of_memory;
+use crate::budget::out_of_memory;
 use crate::marks::MARK_KEY;
 use silica::engine::{Engine, EngineExt, EntryRef, Error, ErrorKind, KeyRange, Result};
 use silica::engine::{Snapshot, SnapshotExt};

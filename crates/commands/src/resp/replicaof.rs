@@ -78,8 +78,8 @@ pub(crate) fn follow(service: &Service, host: &str, port: u16) -> bool {
     true
 }
 
-/// Why the server cannot follow the one at `host` and `port`, if that is itself. What only the other
-/// side knows, for instance behind a proxy, is found when the link is made.
+/// Why the server cannot follow the one at `host` and `port`, if that is itself. What only the
+/// other side knows, for instance behind a proxy, is found when the link is made.
 fn refuse_own(service: &Service, host: &str, port: u16) -> Option<String> {
     let announced_port = service.replication.settings.announce_port.load(Relaxed);
     let announced_port = match announced_port {

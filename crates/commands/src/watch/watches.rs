@@ -2,8 +2,8 @@
 
 use super::Watchers;
 use super::writes::Overlap;
+use crate::budget::out_of_memory;
 use crate::budget::{Budget, Share};
-use crate::engine_calls::out_of_memory;
 use silica::engine::{Engine, EntryRef, GetSink, Result};
 use silica_base::{HashSeed, KeyHash};
 use silica_types::Kind;

@@ -191,8 +191,8 @@ fn replicas_say_what_is_on_their_disks() {
     }
 }
 
-/// Of two servers that follow each other neither has a link, and both say why; whoever is told to be
-/// the primary again is followed.
+/// Of two servers that follow each other neither has a link, and both say why; whoever is told to
+/// be the primary again is followed.
 #[test]
 fn two_servers_that_follow_each_other_both_say_so() {
     let dir = scratch("replication-pair");

@@ -1,7 +1,8 @@
 //! An engine in front of a database: what it reads it remembers, what is written stays in it until
 //! it is committed.
 
-use crate::engine_calls::{atomic, out_of_memory};
+use crate::budget::out_of_memory;
+use crate::engine_calls::atomic;
 use crate::overlay::Owned;
 use crate::watch::{is_untold, untold};
 use silica::engine::{

@@ -1,7 +1,7 @@
 //! The pages that a step has read, and how it has changed them.
 
 use super::{ASKED_MAX, PAGES_BYTES_KEPT, SLOT_BYTES};
-use crate::engine_calls::out_of_memory;
+use crate::budget::out_of_memory;
 use silica::engine::{Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 use silica_base::Prng;
 use silica_types::{FLAT_BYTES_MAX, FLAT_BYTES_USUAL, KEY_BYTES, Page, PageId, Pages};
