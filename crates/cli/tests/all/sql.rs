@@ -1,6 +1,6 @@
 //! `silica sql`: statements, scripts, its own commands, and data in and out.
 
-use crate::support::{arg, said, scratch, silica, silica_ok};
+use crate::support::{Server, arg, said, scratch, silica, silica_ok};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -244,4 +244,51 @@ fn why_tells_what_statements_cost() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(words), "{}", said(&output));
     }
+}
+
+/// Redis's types beside the tables of a database, as a server of its store has left them.
+#[test]
+fn objects_are_tables_on_the_command_line() {
+    let directory = scratch("sql-objects");
+    let database = directory.join("app.db");
+    let made = "CREATE TABLE users (name TEXT, city TEXT); \
+                INSERT INTO users VALUES ('ann', 'Rome'), ('bob', 'Oslo')";
+    silica_ok(&["sql", arg(&database), "-c", made]);
+    let server = Server::start(&directory.join("app.db-silica").join("store"), &[]);
+    let mut client = server.client();
+    let mut ask = |line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        client.ask(&words).expect("a reply");
+    };
+    for line in [
+        "HSET user:1 name ann age 30",
+        "ZADD board 5 ann 3 bob",
+        "RPUSH queue a b c",
+        "SADD set x y",
+        "XADD stream 1-1 field value",
+        "SET text x",
+        "SELECT 3",
+        "HSET visits ann 7",
+    ] {
+        ask(line);
+    }
+    server.stop();
+    let sql = |statement: &str| silica_ok(&["sql", arg(&database), "-c", statement]);
+    for (statement, rows) in [
+        ("SELECT field, value, ttl FROM silica_hash('user:1')", "age|30|\nname|ann|\n"),
+        ("SELECT member, score FROM silica_zset('board')", "bob|3.0\nann|5.0\n"),
+        ("SELECT * FROM silica_list('queue') WHERE position = 1", "1|b\n"),
+        ("SELECT member FROM silica_set('set')", "x\ny\n"),
+        ("SELECT id, field, value FROM silica_stream('stream')", "1-1|field|value\n"),
+        (
+            "SELECT city, value FROM users JOIN silica_hash('visits', 3) ON field = users.name",
+            "Rome|7\n",
+        ),
+        ("SELECT count(*) FROM silica_hash('nothing')", "0\n"),
+    ] {
+        assert_eq!(sql(statement), rows, "{statement}");
+    }
+    let asked = ["sql", arg(&database), "-c", "SELECT * FROM silica_hash('text')"];
+    let output = silica(&asked).output().expect("it runs");
+    assert!(!output.status.success() && said(&output).contains("WRONGTYPE"), "{}", said(&output));
 }
