@@ -83,9 +83,12 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The command that `word` is, or begins: the first one by the alphabet, as in SQLite's shell.
 fn meant(word: &str) -> Option<&'static str> {
+    if word.len() < 2 {
+        return None;
+    }
     let alias = ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, name)| *name);
     let exact = names().find(|name| *name == word);
-    let begun = || names().find(|name| word.len() > 1 && name.starts_with(word));
+    let begun = || names().find(|name| name.starts_with(word));
     let alias_begun =
         || ALIASES.iter().find(|(alias, _)| alias.starts_with(word)).map(|(_, name)| *name);
     alias.or(exact).or_else(begun).or_else(alias_begun)

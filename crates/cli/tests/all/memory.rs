@@ -55,11 +55,11 @@ fn a_server_keeps_few_pages_of_the_program() {
     let begun = std::time::Instant::now();
     loop {
         assert_eq!(client.ask(&[b"PING"]).expect("a reply"), Reply::Status("PONG".into()));
-        // It listens a moment before it gives them back. Of 19 MiB at the highest 2 MiB are pages
-        // of libraries, which stay.
+        // It listens a moment before it gives them back. Of 19 MiB at the highest 16 were pages of
+        // files; 6 to 10 are left, of which 2 are of libraries.
         let kib = |field| status_kib(server.pid(), field);
         let (highest, now) = (kib("VmHWM:"), kib("RssFile:"));
-        if now < highest / 2 {
+        if now < highest * 2 / 3 {
             break;
         }
         let waited = begun.elapsed().as_secs();

@@ -42,6 +42,10 @@ pub(crate) struct Ahead<'s> {
 
 /// Where a command takes an object to: the key, its new key, and its database; whether it moves it.
 fn aim<'a>(args: Args<'a>) -> Option<(&'a [u8], &'a [u8], usize, bool)> {
+    if args.len() == 0 {
+        // What the server asks of itself.
+        return None;
+    }
     let moves = args.is(0, "move");
     let number = match moves {
         true => args.get(2),

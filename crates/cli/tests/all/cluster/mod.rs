@@ -592,8 +592,9 @@ fn nutcracker_spreads_keys_over_caches() {
             "p{port}:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
              redis: {is_redis}\n  servers:\n"
         );
-        for cache in &caches {
-            config += &format!("   - {}:1\n", address(cache));
+        // Keys are spread by the names, which are the same in each run, as ports are not.
+        for (cache, name) in caches.iter().zip(["first", "second", "third"]) {
+            config += &format!("   - {}:1 {name}\n", address(cache));
         }
     }
     let file = dir.join("nutcracker.yml");
