@@ -1,7 +1,6 @@
 //! What all that calls engines does alike: errors as replies, memory claimed for values.
 
-use crate::budget::out_of_memory;
-use crate::budget::{Claim, SMALL_BYTES};
+use crate::budget::{Claim, SMALL_BYTES, out_of_memory};
 use silica::engine::{Atomic, Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 
 /// The text of an engine's error as a reply.

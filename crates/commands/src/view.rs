@@ -95,16 +95,8 @@ impl Service {
             bytes.extend_from_slice(word.as_bytes());
         }
         let claim = Claim::new(&self.budget);
-        let keys = Keyspace {
-            service: self,
-            claim: &claim,
-            engine: self.databases.engine(0)?,
-            db: 0,
-            whole: self.databases.whole(0),
-            reader: None,
-            client: 0,
-            ahead: None,
-        };
+        let (engine, whole) = (self.databases.engine(0)?, self.databases.whole(0));
+        let keys = Keyspace::of_step((self, &claim), (engine, 0), whole);
         info::text(&keys, Args::new(&bytes, &spans))
     }
 

@@ -112,17 +112,8 @@ fn remove(
     loop {
         let names = {
             let engine = service.databases.engine(0)?;
-            let (whole, claim) = (service.databases.whole(0), &claim);
-            let keys = Keyspace {
-                service,
-                claim,
-                engine,
-                db: 0,
-                whole,
-                reader: None,
-                client: 0,
-                ahead: None,
-            };
+            let whole = service.databases.whole(0);
+            let keys = Keyspace::of_step((service, &claim), (engine, 0), whole);
             cluster.keys.list(&keys, &service.databases.watchers[0], slot, KEYS)?
         };
         if names.is_empty() || service.is_stopping() {

@@ -25,19 +25,11 @@ impl Executor {
     /// written.
     pub(super) fn alone(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let (inputs, engine, db) = (wave.inputs, wave.engine, wave.db);
-        let keyspace = Keyspace {
-            service: &self.service,
-            claim: &self.claim,
-            engine,
-            db,
-            whole: match wave.kind {
-                WaveKind::Burst => self.service.databases.whole(db),
-                WaveKind::Transaction | WaveKind::Across => None,
-            },
-            reader: None,
-            client: 0,
-            ahead: None,
+        let whole = match wave.kind {
+            WaveKind::Burst => self.service.databases.whole(db),
+            WaveKind::Transaction | WaveKind::Across => None,
         };
+        let keyspace = Keyspace::of_step((&self.service, &self.claim), (engine, db), whole);
         let mut wrote = false;
         let mut out_bytes = out_bytes(wave.outputs);
         let out_bytes_max = self.out_bytes_max();

@@ -169,17 +169,7 @@ impl Executor {
             Ok(engine) => engine,
             Err(error) => return Some(error_text(&error)),
         };
-        let (service, claim) = (&self.service, &self.claim);
-        let keyspace = Keyspace {
-            service,
-            claim,
-            engine,
-            db,
-            whole: None,
-            reader: None,
-            client: 0,
-            ahead: None,
-        };
+        let keyspace = Keyspace::of_step((&self.service, &self.claim), (engine, db), None);
         let there = match are_there(&keyspace, &keys) {
             Ok(there) => there,
             Err(error) => return Some(error_text(&error)),

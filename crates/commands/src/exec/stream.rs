@@ -166,18 +166,7 @@ impl Executor {
                 place.insert(Step::new(engine, self.now_ms, service.budget.max() / 4));
             }
         }
-        let claim = &self.claim;
-        let engine: &dyn Engine = &steps[&db];
-        let keys = Keyspace {
-            service,
-            claim,
-            engine,
-            db,
-            whole: None,
-            reader: None,
-            client: 0,
-            ahead: None,
-        };
+        let keys = Keyspace::of_step((service, &self.claim), (&steps[&db], db), None);
         let moved = move_between(&keys, &steps[&target], args.get(1))?;
         self.journal.borrow_mut().change(0, args.get(1));
         output.reply(request, |reply| reply.integer(i64::from(moved)));

@@ -158,6 +158,17 @@ pub(crate) struct Keyspace<'a> {
     pub(crate) ahead: Option<&'a Ahead<'a>>,
 }
 
+impl<'a> Keyspace<'a> {
+    /// Database `db` for a step of which every name of a key may be told.
+    pub(crate) fn of_step(
+        (service, claim): (&'a Service, &'a Claim),
+        (engine, db): (&'a dyn Engine, usize),
+        whole: Option<&'a Arc<dyn Engine>>,
+    ) -> Self {
+        Keyspace { service, claim, engine, db, whole, reader: None, client: 0, ahead: None }
+    }
+}
+
 impl Keyspace<'_> {
     /// True if the client may be told the name of `key`.
     pub(crate) fn may_tell(&self, key: &[u8]) -> bool {
