@@ -2,6 +2,7 @@
 
 use crate::support::{Client, Reply, Server, encode, scratch};
 use silica_base::{Prng, test_size};
+use std::time::{Duration, Instant};
 
 const MEMORY_MIB: u64 = 96;
 const VALUE_BYTES: usize = 1000;
@@ -52,7 +53,7 @@ fn a_server_keeps_few_pages_of_the_program() {
     let path = scratch("program_pages").join("data");
     let server = Server::start_cache(&path, "64MiB", &[]);
     let mut client = server.client();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     loop {
         assert_eq!(client.ask(&[b"PING"]).expect("a reply"), Reply::Status("PONG".into()));
         // It listens a moment before it gives them back. Of 19 MiB at the highest 16 were pages of
@@ -64,7 +65,7 @@ fn a_server_keeps_few_pages_of_the_program() {
         }
         let waited = begun.elapsed().as_secs();
         assert!(waited < 30, "{now} KiB of files are resident; at most it was {highest} KiB");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     drop(client);
     server.stop();
@@ -181,21 +182,26 @@ fn check_unread(kind: &Unread<'_>) {
     }
     for _ in 0..20 {
         assert_eq!(client.ask(&[b"PING"]).unwrap(), Reply::Status("PONG".into()));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
-    let info = match client.ask(&[b"INFO", b"memory"]).unwrap() {
-        Reply::Bytes(Some(text)) => String::from_utf8(text).unwrap(),
-        other => panic!("{other:?}"),
-    };
-    let number = |name: &str| {
+    let mut number = |name: &str| {
+        let Reply::Bytes(Some(info)) = client.ask(&[b"INFO", b"memory"]).unwrap() else {
+            panic!("no INFO");
+        };
+        let info = String::from_utf8(info).expect("a text");
         let line = info.lines().find_map(|line| line.strip_prefix(name)).expect("a line of INFO");
         line.strip_prefix(':').unwrap().parse::<u64>().unwrap()
     };
     assert_eq!(number("maxmemory"), MEMORY_MIB << 20);
-    let parts = number("clients_bytes_max") + number("stores_bytes_max");
-    assert_eq!(parts, MEMORY_MIB << 20);
-    // Beyond a quarter more, the client that holds most is dropped.
-    assert!(number("clients_bytes") <= number("clients_bytes_max") * 5 / 4, "{info}");
+    let most = number("clients_bytes_max");
+    assert_eq!(most + number("stores_bytes_max"), MEMORY_MIB << 20);
+    // Beyond a quarter more, the client that holds most is dropped: by the loop that serves it,
+    // when it is its turn.
+    let start = Instant::now();
+    while number("clients_bytes") > most * 5 / 4 {
+        assert!(start.elapsed() < Duration::from_secs(60), "too much is held for clients");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let highest = status_kib(server.pid(), "VmHWM:");
     let limit = MEMORY_MIB * 1024 * 11 / 10;
     let name = kind.name;
