@@ -1,10 +1,10 @@
 //! The client on a real server, and on a network that loses datagrams.
 
 use silica_client::{Client, Directory, Options, Reply, Request};
-use silica_engine::testkit::Reference;
 use silica_engine::{Engine, EngineExt, Result};
 use silica_proto::datagram::{Header, Kind, Reason, Requests};
 use silica_server::{Config, Databases, Mode, Server};
+use silica_testkit::Reference;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};

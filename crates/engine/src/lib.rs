@@ -26,8 +26,6 @@ pub mod part;
 mod shared;
 mod spec;
 mod stages;
-#[cfg(any(test, feature = "testkit"))]
-pub mod testkit;
 pub mod transaction;
 mod views;
 

@@ -155,10 +155,9 @@ fn never(_: &OptionValues) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::Reference;
 
     fn open(_: (), _: &OptionValues, _: &Environment) -> Result<Arc<dyn Engine>> {
-        Ok(Arc::new(Reference::new()))
+        Err(silica_base::Error::new(silica_base::ErrorKind::Unsupported, "nobody opens it"))
     }
 
     const MEMORY: &[OptionSpec] = &[OptionSpec {

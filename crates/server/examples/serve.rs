@@ -1,9 +1,9 @@
 //! A bare server for trying clients: `serve PORT` on the reference engine, `serve PORT DIR` on
 //! the store in a directory.
 
-use silica::engine::testkit::Reference;
 use silica::{Engine, Result};
 use silica_server::{Config, Databases, Server};
+use silica_testkit::Reference;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

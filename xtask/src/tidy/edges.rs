@@ -135,6 +135,7 @@ const HOUSE: &[Place] = &[
     passive("silica-parts", "crates/parts", GROUND),
     passive("silica-flash", "crates/flash", GROUND),
     passive("silica-engine", "crates/engine", &["silica-base"]),
+    passive("silica-testkit", "crates/testkit", ON_MEMORY),
     passive("silica-tune", "crates/tune", &["silica-base", "silica-engine"]),
     passive("silica-silt", "crates/silt", ENGINE),
     passive("silica-wip", "crates/wip", ENGINE),

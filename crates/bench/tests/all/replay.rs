@@ -4,7 +4,7 @@ use silica::{
     Engine, EngineSpec, Environment, FileDevice, OpenOptions, OptionValues, Registry, Result,
 };
 use silica_bench::{Config, Event, Plan, Report, TraceKind, TraceWriter, run_trace};
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

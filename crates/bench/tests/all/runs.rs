@@ -4,7 +4,7 @@ use silica::{
     Engine, EngineSpec, Environment, FileDevice, OpenOptions, OptionValues, Registry, Result,
 };
 use silica_bench::{Config, Distribution, Plan, Shape, WORKLOADS, run};
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

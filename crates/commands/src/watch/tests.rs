@@ -1,7 +1,7 @@
 use super::*;
 use crate::budget::Budget;
 use silica::engine::{Durability, Engine, EngineExt};
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::sync::Barrier;
 
 fn watchers() -> Arc<[Arc<Watchers>]> {

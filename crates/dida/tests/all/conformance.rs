@@ -3,7 +3,7 @@
 
 use crate::support::{DidaHarness, geometry, metric, put, seed};
 use silica_base::test_size;
-use silica_engine::testkit::{self, Harness, Workload};
+use silica_testkit::{self as testkit, Harness, Workload};
 
 /// Flash for everything that a test writes.
 fn large() -> DidaHarness {

@@ -371,7 +371,7 @@ fn a_cache_without_any_block_left_goes_on_in_memory() {
     options.endurance = Some(2);
     let mut harness = DidaHarness::new(geometry(3)).set("memory_bytes", 160 << 10);
     harness.flash_options = options;
-    use silica_engine::testkit::Harness;
+    use silica_testkit::Harness;
     harness.wipe();
     let cache = harness.open_cache().expect("it opens");
     for n in 0..40_000_u32 {

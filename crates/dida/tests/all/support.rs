@@ -5,10 +5,10 @@ use silica_base::{HashSeed, ManualClock, Result};
 use silica_device::blocks::Geometry;
 use silica_device::sim::{SimDevice, SimFlash, SimFlashOptions, SimOptions};
 use silica_dida::{Dida, RawFlash, Startup};
-use silica_engine::testkit::{Harness, Workload};
 use silica_engine::{
     Budget, Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, WriteBatch,
 };
+use silica_testkit::{Harness, Workload};
 use std::sync::Arc;
 
 pub(crate) const NOW: Durability = Durability::Buffered;

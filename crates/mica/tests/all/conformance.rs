@@ -4,7 +4,7 @@
 use crate::support::{MIB, MicaHarness, metrics, seed};
 use silica_base::test_size;
 use silica_engine::EngineExt;
-use silica_engine::testkit::{self, Harness, Workload};
+use silica_testkit::{self as testkit, Harness, Workload};
 
 /// Memory for everything that a test writes.
 fn large(eviction: &str) -> MicaHarness {

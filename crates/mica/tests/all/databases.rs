@@ -4,9 +4,9 @@ use crate::support::{MIB, NOW, maintain, metric, options};
 use silica_base::{ErrorKind, HashSeed, ManualClock, Prng, Result, test_size};
 use silica_device::Device;
 use silica_device::sim::{SimDevice, SimOptions};
-use silica_engine::testkit::{self, Harness, Workload};
 use silica_engine::{Engine, EngineExt, Environment, OptionValues};
 use silica_mica::{DATABASES_MAX, Mica, MicaDatabases};
+use silica_testkit::{self as testkit, Harness, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@
 use crate::support;
 use crate::support::{NOW, metrics, options, seed, sharded};
 use silica_base::{ErrorKind, Result, test_size};
-use silica_engine::testkit::histories::{Answer, Call, Client, EngineClient, Load, Memory, record};
 use silica_engine::{Engine, EntryRef, GetSink, MetricsMap, Shard, WriteBatch};
 use silica_mica::Mica;
+use silica_testkit::histories::{Answer, Call, Client, EngineClient, Load, Memory, record};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -3,12 +3,12 @@
 
 use crate::support::{MIB, open, options, sharded};
 use silica_base::{Error, ErrorKind, Result, test_size};
-use silica_engine::testkit::{self, Harness, Workload};
 use silica_engine::{
     Budget, Capabilities, Descriptor, Durability, Engine, EngineExt, EntryRef, GetSink,
     MetricVisitor, MetricsMap, OpKind, Progress, Scan, Shard, Update, WriteBatch,
 };
 use silica_mica::Mica;
+use silica_testkit::{self as testkit, Harness, Workload};
 use std::sync::Mutex;
 
 fn cache(memory_bytes: u64, partitions: u64, eviction: &str) -> Mica {

@@ -3,12 +3,12 @@
 use crate::support;
 use crate::support::{MIB, MicaHarness, NOW, advance_ms, maintain, metric, put_until, seed};
 use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Prng, Result, test_size};
-use silica_engine::testkit::{self, Harness};
 use silica_engine::{
     Admin, Atomic, Engine, EngineExt, EntryRef, Environment, GetSink, Layer, OptionValues, Scan,
     Sharded, Update, WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
+use silica_testkit::{self as testkit, Harness};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

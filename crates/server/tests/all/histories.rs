@@ -6,10 +6,10 @@ use crate::support::memcached::Raw;
 use crate::support::{Probe, config, request, start_with};
 use silica::OpenOptions;
 use silica_base::{Prng, test_size};
-use silica_engine::testkit::histories::{Answer, Call, Client, History, Load, Memory, record};
 use silica_engine::{Engine, Result};
 use silica_proto::Value;
 use silica_server::{Config, Databases, Mode, Server};
+use silica_testkit::histories::{Answer, Call, Client, History, Load, Memory, record};
 use std::net::SocketAddr;
 use std::sync::Arc;
 

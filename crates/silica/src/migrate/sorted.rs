@@ -121,8 +121,8 @@ impl GetSink for Alone<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use silica_engine::testkit::Reference;
     use silica_engine::{Durability, EngineExt};
+    use silica_testkit::Reference;
 
     /// Keeps what it is told, and wants no large values.
     #[derive(Default)]

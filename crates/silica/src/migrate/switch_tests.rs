@@ -2,7 +2,7 @@
 
 use super::*;
 use silica_engine::EngineExt;
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::sync::atomic::AtomicUsize;
 
 /// Is replaced, and has no files any more, while it is maintained.

@@ -6,7 +6,7 @@ use crate::{
 };
 use silica_base::{Clock, ManualClock, Prng};
 use silica_engine::Engine;
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 

@@ -7,12 +7,12 @@ use silica_base::{Clock, HashSeed, ManualClock, Prng, test_size};
 use silica_device::blocks::Geometry;
 use silica_device::sim::{SimDevice, SimFlash, SimFlashOptions, SimOptions};
 use silica_dida::{Dida, RawFlash, Startup};
-use silica_engine::testkit::{self, Harness, Workload};
 use silica_engine::{
     Durability, Engine, EngineExt, Environment, MetricsMap, OptionValues, Result, Update,
     WriteBatch,
 };
 use silica_mica::Mica;
+use silica_testkit::{self as testkit, Harness, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

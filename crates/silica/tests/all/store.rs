@@ -5,7 +5,7 @@ use silica::{
     OptionValues, Registry, Result, Silica, Update, WriteBatch,
 };
 use silica_engine::OptionKind;
-use silica_engine::testkit::Reference;
+use silica_testkit::Reference;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

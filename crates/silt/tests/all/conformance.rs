@@ -1,164 +1,34 @@
 //! The conformance suite on SILT over the simulated device, with limits so small that
 //! conversions, merges and value-log reclaiming happen all the time.
 
-use silica_base::{HashSeed, ManualClock, Result, test_size};
-use silica_device::sim::{FaultKind, SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::{self, DeviceHarness, ExpiredSpace, Fault, Harness, Image, Workload};
-use silica_engine::{Environment, OptionValues};
+use silica_base::test_size;
+use silica_device::sim::{SimDevice, SimOptions};
 use silica_silt::Silt;
+use silica_testkit::{self as testkit, ExpiredSpace, FilesHarness, Workload};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-struct SiltHarness {
-    device: SimDevice,
-    clock: Arc<ManualClock>,
-    sim: SimOptions,
-    options: OptionValues,
-    workload: Workload,
-    devices: u64,
-    /// Beginnings of the names of all files put on a device.
-    kinds: BTreeSet<String>,
+type SiltHarness = FilesHarness<Silt<SimDevice>>;
+
+/// Limits at which a few hundred entries fill every kind of store.
+fn harness(overrides: &[(&str, u64)]) -> SiltHarness {
+    let limits = [
+        ("memory_bytes", 8 << 20),
+        ("partitions", 2),
+        ("log_store_blocks", 1),
+        ("log_store_block_buckets_log2", 3),
+        ("log_bytes_max", 16 << 10),
+        ("segment_bytes", 8 << 10),
+        ("inline_value_bytes_max", 256),
+        ("value_log_segment_bytes", 8 << 10),
+        ("ect_group", 16),
+    ];
+    FilesHarness::new(Silt::open, &[&limits[..], overrides].concat())
 }
 
-impl SiltHarness {
-    /// Limits at which a few hundred entries fill every kind of store.
-    fn new(overrides: &[(&str, u64)]) -> Self {
-        let mut options = OptionValues::default();
-        for (name, value) in [
-            ("memory_bytes", 8 << 20),
-            ("partitions", 2),
-            ("log_store_blocks", 1),
-            ("log_store_block_buckets_log2", 3),
-            ("log_bytes_max", 16 << 10),
-            ("segment_bytes", 8 << 10),
-            ("inline_value_bytes_max", 256),
-            ("value_log_segment_bytes", 8 << 10),
-            ("ect_group", 16),
-        ] {
-            options.set(name, value);
-        }
-        for (name, value) in overrides {
-            options.set(name, *value);
-        }
-        Self::with_options(options)
-    }
-
-    /// Log stores are shaped by the entries, so that stores of one partition differ in shape.
-    fn shaped_by_entries(overrides: &[(&str, u64)]) -> Self {
-        let mut options = OptionValues::default();
-        let limits = [("partitions", 2), ("log_bytes_max", 16 << 10), ("segment_bytes", 8 << 10)];
-        for (name, value) in limits.iter().chain(overrides) {
-            options.set(name, *value);
-        }
-        Self::with_options(options)
-    }
-
-    fn with_options(options: OptionValues) -> Self {
-        let sim = SimOptions::default();
-        let (device, workload) = (SimDevice::new(1, sim), Workload::default());
-        let clock = Arc::default();
-        SiltHarness { device, clock, sim, options, workload, devices: 1, kinds: BTreeSet::new() }
-    }
-
-    /// A harness over a device that garbles sectors or keeps names in order.
-    fn on(mut self, sim: SimOptions) -> Self {
-        self.sim = sim;
-        self
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
-        change(&mut self.workload);
-        self
-    }
-}
-
-impl Harness for SiltHarness {
-    type Engine = Silt<SimDevice>;
-
-    fn open(&mut self) -> Result<Self::Engine> {
-        let clock = self.clock.clone();
-        let environment = Environment { clock, seed: HashSeed([7; 16]) };
-        Silt::open(self.device.clone(), &self.options, &environment)
-    }
-
-    fn wipe(&mut self) {
-        self.devices += 1;
-        self.device = SimDevice::new(self.devices, self.sim);
-    }
-
-    fn kill(&mut self) {
-        self.device = self.device.reopen();
-    }
-
-    fn workload(&self) -> Workload {
-        self.workload
-    }
-}
-
-impl DeviceHarness for SiltHarness {
-    fn power_cut(&mut self, _seed: u64) {
-        self.device.power_cut();
-        self.device = self.device.reopen();
-        self.device.cut_at_op(u64::MAX);
-    }
-
-    fn op_count(&self) -> u64 {
-        self.device.op_count()
-    }
-
-    fn cut_at_op(&mut self, op: u64) {
-        self.device.cut_at_op(op + 1);
-    }
-
-    fn power_is_off(&self) -> bool {
-        self.device.is_cut()
-    }
-
-    fn fail_at(&mut self, fault: Fault, nth: u64) {
-        let kind = match fault {
-            Fault::Full => FaultKind::Enospc,
-            Fault::Write => FaultKind::Eio,
-            Fault::ShortWrite => FaultKind::ShortWrite,
-            Fault::Sync => FaultKind::FailedSync,
-            Fault::Read => FaultKind::ReadEio,
-        };
-        self.device.fail_at(kind, nth);
-    }
-
-    fn fault_is_pending(&self) -> bool {
-        self.device.faults_pending()
-    }
-
-    fn clear_faults(&mut self) {
-        self.device.clear_faults();
-    }
-
-    fn set_capacity(&mut self, bytes: Option<u64>) {
-        self.device.set_capacity(bytes.unwrap_or(u64::MAX));
-    }
-
-    fn disk_bytes(&self) -> u64 {
-        let names = self.device.list().expect("names of the simulated device");
-        let open = |name: &String| self.device.open(name, Mode::Buffered).expect("a listed file");
-        names.iter().map(|name| open(name).len().expect("its length")).sum()
-    }
-
-    fn image(&self) -> Image {
-        let names = self.device.list().expect("names of the simulated device");
-        let bytes = |name: &String| self.device.peek(name).expect("a listed file");
-        names.iter().map(|name| (name.clone(), bytes(name))).collect()
-    }
-
-    fn restore(&mut self, image: &Image) {
-        self.wipe();
-        for (name, bytes) in image {
-            self.kinds.extend(name.split('-').next().map(str::to_owned));
-            let file = self.device.create(name, Mode::Buffered).expect("create");
-            file.write_at(0, bytes).and_then(|()| file.sync()).expect("write");
-        }
-        self.device.sync_dir().expect("sync");
-    }
+/// Log stores are shaped by the entries, so that stores of one partition differ in shape.
+fn shaped_by_entries(overrides: &[(&str, u64)]) -> SiltHarness {
+    let limits = [("partitions", 2), ("log_bytes_max", 16 << 10), ("segment_bytes", 8 << 10)];
+    FilesHarness::new(Silt::open, &[&limits[..], overrides].concat())
 }
 
 /// The seed of a test: what `SILICA_SEED` says, or `usual`.
@@ -167,13 +37,13 @@ fn seed(usual: u64) -> u64 {
 }
 
 fn tiny() -> SiltHarness {
-    SiltHarness::new(&[])
+    harness(&[])
 }
 
 /// Most values go to the value log, whose segments hold a few dozen of them.
 fn large_values() -> SiltHarness {
     let overrides = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
-    SiltHarness::new(&overrides).with(|w| w.value_bytes_max = 200)
+    harness(&overrides).with(|w| w.value_bytes_max = 200)
 }
 
 /// Entries of one size, which pack and index differently.
@@ -215,11 +85,11 @@ fn expired_space() {
         slack_bytes: log_bytes + (192 << 10),
         empty_bytes: log_bytes,
     };
-    let mut harness = SiltHarness::shaped_by_entries(&limits);
+    let mut harness = shaped_by_entries(&limits);
     let clock = harness.clock.clone();
     testkit::expired_space(&mut harness, &clock, within);
     let large = [("inline_value_bytes_max", 64), ("value_log_segment_bytes", 64 << 10)];
-    let mut harness = SiltHarness::shaped_by_entries(&[&limits[..], &large].concat());
+    let mut harness = shaped_by_entries(&[&limits[..], &large].concat());
     let clock = harness.clock.clone();
     // Segments of the value log are reclaimed when half of them is dead.
     let apart = ExpiredSpace { keys: test_size(3_000, 8_000, 50_000), value_bytes: 1000, ..within };
@@ -229,11 +99,11 @@ fn expired_space() {
 
 #[test]
 fn expired_room() {
-    let mut harness = SiltHarness::shaped_by_entries(&[("partitions", 8)]);
+    let mut harness = shaped_by_entries(&[("partitions", 8)]);
     let clock = harness.clock.clone();
     testkit::expired_room(&mut harness, &clock, 108, 4 << 20);
     let large = [("inline_value_bytes_max", 64), ("value_log_segment_bytes", 64 << 10)];
-    let mut harness = SiltHarness::shaped_by_entries(&large);
+    let mut harness = shaped_by_entries(&large);
     let clock = harness.clock.clone();
     testkit::expired_room(&mut harness, &clock, 1000, 4 << 20);
 }
@@ -268,15 +138,15 @@ fn configurations() {
     let (operations, cuts) = (test_size(5_000, 50_000, 10_000_000), test_size(50, 500, 50_000));
     for (usual, (options, change)) in (100..).zip(cases) {
         println!("seed {}: {options:?}", seed(usual));
-        testkit::differential(&mut SiltHarness::new(options).with(change), seed(usual), operations);
-        testkit::crash_random(&mut SiltHarness::new(options).with(change), seed(usual), cuts);
+        testkit::differential(&mut harness(options).with(change), seed(usual), operations);
+        testkit::crash_random(&mut harness(options).with(change), seed(usual), cuts);
     }
     let shaped: [&[(&str, u64)]; 2] = [
         &[("log_store_block_buckets_log2", 2), ("memory_bytes", 8 << 20)],
         &[("memory_bytes", 64 << 10), ("log_bytes_max", 32 << 10)],
     ];
     for (usual, options) in (200..).zip(shaped) {
-        let harness = || SiltHarness::shaped_by_entries(options).with(large);
+        let harness = || shaped_by_entries(options).with(large);
         println!("seed {}: {options:?}", seed(usual));
         testkit::differential(&mut harness(), seed(usual), operations);
         testkit::crash_random(&mut harness(), seed(usual), cuts);
@@ -314,10 +184,10 @@ fn full_disk() {
     for script in 0..test_size(1, 3, 500) {
         // Hash stores of more than a few entries: one of 32 takes sixteen times its bytes.
         let larger = [("log_store_blocks", 2), ("log_store_block_buckets_log2", 5)];
-        let mut small = SiltHarness::new(&larger);
-        let mut many = SiltHarness::new(&[&larger[..], &[("partitions", 8)]].concat());
+        let mut small = harness(&larger);
+        let mut many = harness(&[&larger[..], &[("partitions", 8)]].concat());
         let large = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
-        let mut large = SiltHarness::new(&[&larger[..], &large].concat());
+        let mut large = harness(&[&larger[..], &large].concat());
         for harness in [&mut small, &mut many, &mut large] {
             let report = testkit::full_disk(harness, seed(script), 768 << 10);
             assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
@@ -336,8 +206,8 @@ fn corruption() {
     let few_keys = |w: &mut Workload| w.crash_keys = test_size(60, 60, 100) as u32;
     let steps = test_size(400, 400, 600) as usize;
     // Stores before and after a merge, so that files of every kind are there.
-    let unmerged = SiltHarness::new(&[("hash_stores_min", 64)]);
-    let merged = SiltHarness::new(&[("hash_stores_min", 2)]);
+    let unmerged = harness(&[("hash_stores_min", 64)]);
+    let merged = harness(&[("hash_stores_min", 2)]);
     for (usual, harness, steps) in
         [(1, merged, steps), (2, unmerged, steps), (3, large_values(), steps / 3)]
     {
@@ -387,5 +257,5 @@ fn linearizable() {
     testkit::linearizable(&mut tiny(), seed(1), histories);
     // The values of histories have four bytes or more; here all of them go to the value log.
     let overrides = [("inline_value_bytes_max", 3), ("value_log_segment_bytes", 4 << 10)];
-    testkit::linearizable(&mut SiltHarness::new(&overrides), seed(2), histories);
+    testkit::linearizable(&mut harness(&overrides), seed(2), histories);
 }

@@ -3,11 +3,11 @@
 use silica_base::{HashSeed, Prng};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::Image;
 use silica_engine::{
     Budget, Durability, Engine, EngineExt, Environment, Loss, OptionValues, Repaired,
 };
 use silica_silt::{Silt, repair};
+use silica_testkit::Image;
 use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

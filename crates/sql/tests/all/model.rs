@@ -1,12 +1,12 @@
 //! Random calls of several connections, their cursors among them, against maps.
 
 use silica_base::Prng;
-use silica_engine::testkit::Reference;
 use silica_sql::encoding::{BEHIND, Collation, Column, Field, encode};
 use silica_sql::{
     Connection, Cursor, Database, Equal, Found, META_COUNT, META_DATA_VERSION, Session, TreeCursor,
     code,
 };
+use silica_testkit::Reference;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Connections of several threads: writers that take turns, readers that never wait for them.
 
-use silica_engine::testkit::Reference;
 use silica_sql::{Connection, Cursor, Database, FIRST_ROOT, Found, Session, code};
+use silica_testkit::Reference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,148 +1,36 @@
 //! The conformance suite on WipDB over the simulated device, with limits so small that flushes and
 //! compactions happen all the time.
 
-use silica_base::{ErrorKind, HashSeed, ManualClock, Result, test_size};
-use silica_device::sim::{FaultKind, SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::{self, DeviceHarness, ExpiredSpace, Fault, Harness, Image, Workload};
-use silica_engine::{Durability, EngineExt, Environment, OptionValues};
+use silica_base::{ErrorKind, test_size};
+use silica_device::sim::{SimDevice, SimOptions};
+use silica_engine::{Durability, EngineExt};
+use silica_testkit::{self as testkit, DeviceHarness, ExpiredSpace, FilesHarness, Harness};
 use silica_wip::Wip;
-use std::sync::Arc;
 
-struct WipHarness {
-    device: SimDevice,
-    clock: Arc<ManualClock>,
-    sim: SimOptions,
-    options: OptionValues,
-    workload: Workload,
-    devices: u64,
-}
+type WipHarness = FilesHarness<Wip<SimDevice>>;
 
-impl WipHarness {
-    /// Limits at which a few hundred entries fill several runs, and a cache of a few blocks.
-    fn new(overrides: &[(&str, u64)]) -> Self {
-        let mut options = OptionValues::default();
-        let limits = [
-            ("memory_bytes", 96 << 10),
-            ("memtable_bytes_max", 8 << 10),
-            ("log_bytes_max", 32 << 10),
-            ("segment_bytes", 8 << 10),
-            ("runs_max", 4),
-            ("bucket_bytes_max", 32 << 10),
-            ("split_buckets", 3),
-        ];
-        for (name, value) in limits.iter().chain(overrides) {
-            options.set(name, *value);
-        }
-        let sim = SimOptions::default();
-        let (device, workload) = (SimDevice::new(1, sim), Workload::default());
-        WipHarness { device, clock: Arc::default(), sim, options, workload, devices: 1 }
-    }
-
-    /// A harness over a device that garbles sectors or keeps names in order.
-    fn on(mut self, sim: SimOptions) -> Self {
-        self.sim = sim;
-        self
-    }
-}
-
-impl Harness for WipHarness {
-    type Engine = Wip<SimDevice>;
-
-    fn open(&mut self) -> Result<Self::Engine> {
-        let clock = self.clock.clone();
-        let environment = Environment { clock, seed: HashSeed([7; 16]) };
-        Wip::open(self.device.clone(), &self.options, &environment)
-    }
-
-    fn wipe(&mut self) {
-        self.devices += 1;
-        self.device = SimDevice::new(self.devices, self.sim);
-    }
-
-    fn kill(&mut self) {
-        self.device = self.device.reopen();
-    }
-
-    fn workload(&self) -> Workload {
-        self.workload
-    }
-}
-
-impl DeviceHarness for WipHarness {
-    fn power_cut(&mut self, _seed: u64) {
-        self.device.power_cut();
-        self.device = self.device.reopen();
-        self.device.cut_at_op(u64::MAX);
-    }
-
-    fn op_count(&self) -> u64 {
-        self.device.op_count()
-    }
-
-    fn cut_at_op(&mut self, op: u64) {
-        self.device.cut_at_op(op + 1);
-    }
-
-    fn power_is_off(&self) -> bool {
-        self.device.is_cut()
-    }
-
-    fn fail_at(&mut self, fault: Fault, nth: u64) {
-        let kind = match fault {
-            Fault::Full => FaultKind::Enospc,
-            Fault::Write => FaultKind::Eio,
-            Fault::ShortWrite => FaultKind::ShortWrite,
-            Fault::Sync => FaultKind::FailedSync,
-            Fault::Read => FaultKind::ReadEio,
-        };
-        self.device.fail_at(kind, nth);
-    }
-
-    fn fault_is_pending(&self) -> bool {
-        self.device.faults_pending()
-    }
-
-    fn clear_faults(&mut self) {
-        self.device.clear_faults();
-    }
-
-    fn set_capacity(&mut self, bytes: Option<u64>) {
-        self.device.set_capacity(bytes.unwrap_or(u64::MAX));
-    }
-
-    fn disk_bytes(&self) -> u64 {
-        let names = self.device.list().expect("names of the simulated device");
-        let open = |name: &String| self.device.open(name, Mode::Buffered).expect("a listed file");
-        names.iter().map(|name| open(name).len().expect("its length")).sum()
-    }
-
-    fn image(&self) -> Image {
-        let names = self.device.list().expect("names of the simulated device");
-        let bytes = |name: &String| self.device.peek(name).expect("a listed file");
-        names.iter().map(|name| (name.clone(), bytes(name))).collect()
-    }
-
-    fn restore(&mut self, image: &Image) {
-        self.wipe();
-        for (name, bytes) in image {
-            let file = self.device.create(name, Mode::Buffered).expect("create");
-            file.write_at(0, bytes).and_then(|()| file.sync()).expect("write");
-        }
-        self.device.sync_dir().expect("sync");
-    }
+/// Limits at which a few hundred entries fill several runs, and a cache of a few blocks.
+fn harness(overrides: &[(&str, u64)]) -> WipHarness {
+    let limits = [
+        ("memory_bytes", 96 << 10),
+        ("memtable_bytes_max", 8 << 10),
+        ("log_bytes_max", 32 << 10),
+        ("segment_bytes", 8 << 10),
+        ("runs_max", 4),
+        ("bucket_bytes_max", 32 << 10),
+        ("split_buckets", 3),
+    ];
+    FilesHarness::new(Wip::open, &[&limits[..], overrides].concat())
 }
 
 fn tiny() -> WipHarness {
-    WipHarness::new(&[])
+    harness(&[])
 }
 
 /// Most values lie apart, in segments that hold a few dozen of them.
 fn large_values() -> WipHarness {
     let apart = [("inline_value_bytes_max", 24), ("value_log_segment_bytes", 4 << 10)];
-    let mut harness = WipHarness::new(&apart);
-    harness.workload.value_bytes_max = 200;
-    harness
+    harness(&apart).with(|w| w.value_bytes_max = 200)
 }
 
 #[test]
@@ -169,7 +57,7 @@ fn roomy(overrides: &[(&str, u64)]) -> WipHarness {
         ("segment_bytes", 64 << 10),
         ("bucket_bytes_max", 512 << 10),
     ];
-    WipHarness::new(&[&limits[..], overrides].concat())
+    harness(&[&limits[..], overrides].concat())
 }
 
 /// Files keep to what has not expired, with values in the tables and apart.
@@ -245,13 +133,13 @@ fn large_values_of_many_threads() {
 fn differential() {
     testkit::differential(&mut tiny(), 1, test_size(20_000, 300_000, 500_000_000));
     // With room for all blocks.
-    let mut cached = WipHarness::new(&[("memory_bytes", 8 << 20)]);
+    let mut cached = harness(&[("memory_bytes", 8 << 20)]);
     testkit::differential(&mut cached, 2, test_size(5_000, 100_000, 100_000_000));
 }
 
 /// Compressed by one way and the other, in blocks of which some are compressed to fewer units.
 fn compressed() -> [WipHarness; 2] {
-    [1, 2].map(|kind| WipHarness::new(&[("compression", kind), ("block_bytes", 8 << 10)]))
+    [1, 2].map(|kind| harness(&[("compression", kind), ("block_bytes", 8 << 10)]))
 }
 
 #[test]
@@ -292,7 +180,7 @@ fn transactions() {
 #[test]
 fn changes() {
     for seed in 0..2 {
-        let mut harness = WipHarness::new(&[("changes_bytes_max", 12 << 10)]);
+        let mut harness = harness(&[("changes_bytes_max", 12 << 10)]);
         testkit::changes(&mut harness, seed, 2, test_size(1_500, 10_000, 1_000_000));
     }
 }
@@ -308,12 +196,12 @@ fn changes_go_on_behind_openings() {
 }
 
 fn tiny_with_changes() -> WipHarness {
-    WipHarness::new(&[("changes_bytes_max", 12 << 10)])
+    harness(&[("changes_bytes_max", 12 << 10)])
 }
 
 fn with_values_apart() -> WipHarness {
     let apart = ("inline_value_bytes_max", 200);
-    WipHarness::new(&[("changes_bytes_max", 12 << 10), apart, ("value_log_segment_bytes", 8 << 10)])
+    harness(&[("changes_bytes_max", 12 << 10), apart, ("value_log_segment_bytes", 8 << 10)])
 }
 
 #[test]
@@ -388,7 +276,7 @@ fn full_disk() {
     // Tables of a few blocks that many buckets share, and larger ones.
     let larger = [("bucket_bytes_max", 128 << 10), ("memtable_bytes_max", 32 << 10)];
     for seed in 0..test_size(2, 6, 1_000) {
-        for mut harness in [tiny(), WipHarness::new(&larger)] {
+        for mut harness in [tiny(), harness(&larger)] {
             let report = testkit::full_disk(&mut harness, seed, 768 << 10);
             assert!(report.writes > 500 && report.opens_when_full, "{report:?}");
             // Files of a few blocks are rounded up, so that some of the puts are refused.

@@ -4,8 +4,8 @@ use crate::small;
 use silica_base::{HashSeed, Prng};
 use silica_device::sim::{SimDevice, SimOptions};
 use silica_device::{Device, DeviceFile, Mode};
-use silica_engine::testkit::Image;
 use silica_engine::{Budget, Durability, Engine, EngineExt, Environment, ErrorKind, Repaired};
+use silica_testkit::Image;
 use silica_wip::{Wip, repair};
 use std::collections::BTreeMap;
 

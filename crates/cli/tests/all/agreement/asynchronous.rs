@@ -8,7 +8,7 @@ use super::porcupine::Porcupine;
 use super::proxy::{self, Links, Weather};
 use crate::support::{Reply, Server, scratch};
 use silica_base::{Prng, test_size};
-use silica_engine::testkit::histories::{Load, Memory, record};
+use silica_testkit::histories::{Load, Memory, record};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

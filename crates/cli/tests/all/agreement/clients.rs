@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Reply};
 use silica_base::Prng;
-use silica_engine::testkit::histories::{self, Answer, Call};
+use silica_testkit::histories::{self, Answer, Call};
 use std::time::{Duration, Instant};
 
 /// How long a call is tried again that was refused.

@@ -6,7 +6,7 @@ use super::group::Group;
 use super::porcupine::Porcupine;
 use super::proxy::Weather;
 use silica_base::{Prng, test_size};
-use silica_engine::testkit::histories::{Answer, Load, Memory, record};
+use silica_testkit::histories::{Answer, Load, Memory, record};
 use std::time::Duration;
 
 pub(super) fn load(calls: u64) -> Load {

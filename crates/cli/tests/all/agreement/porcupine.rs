@@ -3,7 +3,7 @@
 use crate::clients::source;
 use crate::support::scratch;
 use silica_base::test_size;
-use silica_engine::testkit::histories::{Answer, Call, History, Operation};
+use silica_testkit::histories::{Answer, Call, History, Operation};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -421,7 +421,7 @@ pub(crate) fn burst(service: &Service, from: usize) -> Option<Burst> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use silica_engine::testkit::Reference;
+    use silica_testkit::Reference;
 
     #[test]
     fn other_data_is_walked_anew_and_nothing_of_it_is_dead_before() {

@@ -2,12 +2,12 @@
 #![allow(dead_code)] // Each of them uses a part.
 
 use silica_base::{HashSeed, ManualClock, Result};
-use silica_engine::testkit::{Harness, Workload};
 use silica_engine::{
     Budget, Durability, Engine, EntryRef, Environment, MetricsMap, OptionValues, Sharded,
     WriteBatch,
 };
 use silica_mica::{Mica, OPTIONS};
+use silica_testkit::{Harness, Workload};
 use std::sync::Arc;
 
 pub(crate) const MIB: u64 = 1 << 20;

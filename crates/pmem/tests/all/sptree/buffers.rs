@@ -4,8 +4,8 @@ use super::crash::{cut_everywhere, has_all, metric, put};
 use super::harness::{TreeHarness, seed};
 use silica_base::{Clock, ErrorKind, Prng, test_size};
 use silica_device::region::Region;
-use silica_engine::testkit::{self, DeviceHarness, Harness};
 use silica_engine::{Admin, Budget, Durability, Engine, EngineExt, EntryRef, WriteBatch};
+use silica_testkit::{self as testkit, DeviceHarness, Harness};
 use std::collections::BTreeMap;
 
 const NOW: Durability = Durability::Buffered;

@@ -2,7 +2,7 @@
 
 use super::harness::{TreeHarness, seed};
 use silica_base::test_size;
-use silica_engine::testkit;
+use silica_testkit as testkit;
 
 fn tree() -> TreeHarness {
     TreeHarness::new(16 << 20)

@@ -5,10 +5,10 @@ use super::crash::{cut_everywhere, has_all, metric, put};
 use super::harness::{Tree, TreeHarness, seed};
 use silica_base::{Prng, test_size};
 use silica_device::region::Region;
-use silica_engine::testkit::{DeviceHarness, Harness};
 use silica_engine::{
     Admin, Budget, Durability, Engine, EngineExt, IterateOptions, KeyRange, Ordered, Scan,
 };
+use silica_testkit::{DeviceHarness, Harness};
 use std::sync::Arc;
 
 const NOW: Durability = Durability::Buffered;

@@ -4,10 +4,10 @@ use super::harness::{Tree, TreeHarness, seed};
 use silica_base::{Clock, ErrorKind, Prng, test_size};
 use silica_device::region::{Region, RegionClass};
 use silica_device::sim::{SimRegion, SimRegions};
-use silica_engine::testkit::{self, DeviceHarness, Harness};
 use silica_engine::{
     Admin, Budget, Durability, Engine, EngineExt, EntryRef, MetricsMap, WriteBatch,
 };
+use silica_testkit::{self as testkit, DeviceHarness, Harness};
 use std::collections::BTreeMap;
 
 const NOW: Durability = Durability::Buffered;

@@ -4,9 +4,9 @@ use crate::support::Fixed;
 use silica_base::{HashSeed, ManualClock, Result};
 use silica_device::region::{Region, Regions};
 use silica_device::sim::{SimRegion, SimRegions};
-use silica_engine::testkit::{DeviceHarness, Fault, Harness, Image, Workload};
 use silica_engine::{Environment, OptionValues};
 use silica_pmem::sptree::SpTree;
+use silica_testkit::{DeviceHarness, Fault, Harness, Image, Workload};
 use std::sync::Arc;
 
 pub(crate) type Tree = SpTree<SimRegion>;

@@ -4,8 +4,8 @@ use super::harness::{Tree, TreeHarness, seed};
 use silica_base::{Prng, test_size};
 use silica_device::region::Region;
 use silica_device::sim::{SimRegion, SimRegions};
-use silica_engine::testkit::Harness;
 use silica_engine::{Admin, Budget, Durability, Engine, EntryRef, Scan, WriteBatch};
+use silica_testkit::Harness;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -3,10 +3,10 @@
 
 use super::harness::{Tree, TreeHarness, seed};
 use silica_base::{Prng, test_size};
-use silica_engine::testkit::Harness;
 use silica_engine::{
     Budget, Durability, Engine, EngineExt, KeyRange, MetricsMap, Scan, Snapshot, WriteBatch,
 };
+use silica_testkit::Harness;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,8 +2,8 @@
 
 use super::support::{TurboHarness, maintain, metric, seed};
 use silica_base::test_size;
-use silica_engine::testkit::{self, Harness};
 use silica_engine::{Admin, Budget, Durability, Engine, EngineExt};
+use silica_testkit::{self as testkit, Harness};
 
 #[test]
 fn basics() {

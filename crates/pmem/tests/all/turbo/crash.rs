@@ -5,8 +5,8 @@ use super::support::seed;
 use silica_base::test_size;
 use silica_device::region::Region;
 use silica_device::sim::SimRegions;
-use silica_engine::testkit::{self, ExpiredSpace, Harness};
 use silica_engine::{Durability, Engine, EngineExt, WriteBatch};
+use silica_testkit::{self as testkit, ExpiredSpace, Harness};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

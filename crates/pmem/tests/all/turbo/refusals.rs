@@ -5,8 +5,8 @@ use super::support::{maintain, metric};
 use silica_base::test_size;
 use silica_device::region::{Region, RegionClass};
 use silica_device::sim::{SimRegion, SimRegions};
-use silica_engine::testkit::Harness;
 use silica_engine::{Durability, Engine, EngineExt, ErrorKind, WriteBatch};
+use silica_testkit::Harness;
 
 const ROOT: u64 = 4096;
 

@@ -3,9 +3,9 @@
 use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Result};
 use silica_device::region::{Region, RegionClass, Regions};
 use silica_device::sim::{SimRegion, SimRegions};
-use silica_engine::testkit::{DeviceHarness, Fault, Harness, Image, Workload};
 use silica_engine::{Environment, OptionValues};
 use silica_pmem::turbo::Turbo;
+use silica_testkit::{DeviceHarness, Fault, Harness, Image, Workload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,9 +4,9 @@
 use silica_base::{HashSeed, ManualClock, Result};
 use silica_device::region::{FileRegion, Region, RegionClass, Regions};
 use silica_device::{DeviceOptions, FileDevice};
-use silica_engine::testkit::{Harness, Workload};
 use silica_engine::{Budget, Engine, Environment, MetricsMap, OptionValues};
 use silica_pmem::turbo::Turbo;
+use silica_testkit::{Harness, Workload};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;

@@ -7,7 +7,6 @@ pub(crate) mod memcached;
 mod sharded;
 pub(crate) mod tls;
 
-use silica_engine::testkit::Reference;
 use silica_engine::{
     Admin, Atomic, Capabilities, Checkpoint, Count, Descriptor, Durability, Engine, EntryRef,
     Error, ErrorKind, GetSink, Layer, Ordered, Result, Scan, Sharded, Stage, StageWatch, Stages,
@@ -15,6 +14,7 @@ use silica_engine::{
 };
 use silica_proto::{Value, decode};
 use silica_server::{Config, Databases, EventLoopKind, Mode, Server};
+use silica_testkit::Reference;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,13 +2,13 @@
 //! batch until somebody wants to know whether what was read belongs together.
 
 use crate::support::{Client, config, show};
-use silica_engine::testkit::Reference;
 use silica_engine::{
     Atomic, Capabilities, Descriptor, Durability, Engine, EntryRef, Error, ErrorKind, Expected,
     Layer, Op, Result, Update,
 };
 use silica_proto::Value;
 use silica_server::{Config, Databases, Mode, Server};
+use silica_testkit::Reference;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 #[derive(Default)]

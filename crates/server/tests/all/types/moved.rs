@@ -2,11 +2,11 @@
 
 use super::work::fill;
 use crate::support::{Client, config, script, show};
-use silica_engine::testkit::Reference;
 use silica_engine::{
     Capabilities, Descriptor, Durability, Engine, Error, ErrorKind, Layer, Result, WriteBatch,
 };
 use silica_server::{Config, Databases, Mode, Server};
+use silica_testkit::Reference;
 use silica_types::is_inner;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
