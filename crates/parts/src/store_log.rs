@@ -259,3 +259,7 @@ impl<D: Device, S: LogLedger> LogCut<D, S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "store_log_tests.rs"]
+mod tests;
