@@ -292,6 +292,9 @@ mod tests {
         assert_eq!(fates(&[], &[8], &[], b"k"), [KeepAsOldest, Drop, Drop]);
         assert_eq!(fates(&[], &[8], &[8], b"k"), [Keep, Drop, Drop], "0 would be hidden");
         assert_eq!(fates(&[10], &[10], &[10], b"k"), [Keep, Drop, Drop]);
+        // A range with a version's own number is of the same commit, and older.
+        assert_eq!(fates(&[], &[9], &[], b"k"), [KeepAsOldest, Drop, Drop]);
+        assert_eq!(fates(&[8], &[9], &[9], b"k"), [Keep, Keep, Drop]);
         assert_eq!(fates(&[8], &[6, 10], &[10], b"k"), [Drop, Keep, Drop]);
         assert_eq!(fates(&[6], &[6, 10], &[6, 10], b"k"), [Drop, Drop, Keep]);
     }
