@@ -49,12 +49,15 @@ impl Places {
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     places: Places,
+    /// The tree that was written last: rows of a batch are of one tree, whose place is known.
+    tree: Option<u32>,
     is_everything: bool,
 }
 
 impl Written {
     pub(crate) fn clear(&mut self) {
         self.places.0.clear();
+        self.tree = None;
         self.is_everything = false;
     }
 }
@@ -110,7 +113,9 @@ impl Results {
         if written.is_everything {
             return;
         }
-        written.places.add(self.of_tree(root));
+        if written.tree.replace(root) != Some(root) {
+            written.places.add(self.of_tree(root));
+        }
         written.places.add(self.place(key));
         if written.places.0.len() > WRITTEN_MAX {
             self.note_all_written(written);
