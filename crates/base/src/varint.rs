@@ -23,6 +23,14 @@ pub fn varint_len(value: u64) -> usize {
 /// encoding is cut short or does not fit 64 bits.
 #[inline]
 pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    // Nearly all are lengths below 16 KiB: no loop for these.
+    match *bytes {
+        [first, ..] if first < 0x80 => return Some((u64::from(first), 1)),
+        [first, second, ..] if second < 0x80 => {
+            return Some((u64::from(first & 0x7F) | u64::from(second) << 7, 2));
+        }
+        _ => {}
+    }
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
         if i == VARINT_BYTES_MAX - 1 && byte > 1 {

@@ -9,6 +9,7 @@ pub struct EntryBurst {
     bytes: Vec<u8>,
     /// Where each key ends, and the value behind it.
     ends: Vec<(usize, usize)>,
+    key_bytes_max: usize,
     entries_max: usize,
     bytes_max: usize,
 }
@@ -18,6 +19,7 @@ impl EntryBurst {
     pub fn begin(&mut self, entries_max: usize, bytes_max: usize) {
         self.bytes.clear();
         self.ends.clear();
+        self.key_bytes_max = 0;
         (self.entries_max, self.bytes_max) = (entries_max, bytes_max);
     }
 
@@ -30,6 +32,7 @@ impl EntryBurst {
     /// Appends an entry.
     #[inline]
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.key_bytes_max = self.key_bytes_max.max(key.len());
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
@@ -42,6 +45,12 @@ impl EntryBurst {
             self.ends.truncate(len);
             self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
         }
+    }
+
+    /// Bytes that no key is longer than.
+    #[inline]
+    pub fn key_bytes_max(&self) -> usize {
+        self.key_bytes_max
     }
 
     /// The number of entries.

@@ -294,6 +294,9 @@ impl Entries {
     fn step_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
         if self.group.is_none() {
             let is_there = self.stored.next_many(burst)?;
+            if burst.key_bytes_max() <= LONG_KEY_BYTES {
+                return Ok(is_there);
+            }
             let Some(long) = (0..burst.len()).find(|at| is_long(burst.key(*at))) else {
                 return Ok(is_there);
             };

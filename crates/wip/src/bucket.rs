@@ -75,7 +75,13 @@ impl<'s, L: LogFile> LogEntries<'s, L> {
     /// Asks for the memory of the entry at a position.
     #[inline]
     pub(crate) fn prefetch(&self, position: u64) {
-        if let Some(bytes) = self.0.bytes_from(position * POSITION_BYTES) {
+        self.prefetch_near(position, 0);
+    }
+
+    /// As [`LogEntries::prefetch`]; `near` is the place of a segment where it may be.
+    #[inline]
+    pub(crate) fn prefetch_near(&self, position: u64, near: usize) {
+        if let Some((bytes, _)) = self.0.bytes_near(position * POSITION_BYTES, near) {
             prefetch(bytes, 0);
             prefetch(bytes, LINE_BYTES);
         }

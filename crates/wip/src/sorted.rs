@@ -93,8 +93,8 @@ impl<D: Device> Sorted<D> {
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
-            Sorted::List(listed) => listed.advance(),
-            Sorted::Memtable(positions) => positions.advance(),
+            Sorted::List(listed) => _ = listed.advance(),
+            Sorted::Memtable(positions) => _ = positions.advance(),
             Sorted::Run(run) => drop(run.advance()?),
         }
         Ok(())
@@ -141,13 +141,13 @@ struct Spot {
 }
 
 impl Spot {
-    /// `near` is the place of a segment where it may be.
+    /// A spot and its bytes from the key on. `near` is the place of a segment where it may be.
     #[inline]
-    fn new<L: LogFile>(segments: &Segments<L>, position: u64, near: usize) -> Self {
+    fn read<L: LogFile>(segments: &Segments<L>, position: u64, near: usize) -> (Self, &[u8]) {
         let found = segments.bytes_near(position * POSITION_BYTES, near);
         let (bytes, segment) = found.expect("memtables hold positions of entries");
         let header = Header::decode(bytes).expect("memtables hold positions of entries");
-        Spot { position, header, segment }
+        (Spot { position, header, segment }, &bytes[header.key_start..])
     }
 
     #[inline]
@@ -163,8 +163,14 @@ impl Spot {
 
     #[inline]
     fn row<'s, L: LogFile>(&self, segments: &'s Segments<L>) -> Row<'s> {
+        self.row_of(self.bytes(segments))
+    }
+
+    /// The version whose bytes these are, from the key on.
+    #[inline]
+    fn row_of<'s>(&self, bytes: &'s [u8]) -> Row<'s> {
         let Header { flags, expires_unix_ms, user_bits, key_len, value_len, .. } = self.header;
-        let (key, rest) = self.bytes(segments).split_at(key_len);
+        let (key, rest) = bytes.split_at(key_len);
         Row {
             key,
             sequence: self.position,
@@ -219,11 +225,13 @@ impl<D: Device> Listed<D> {
         Is::There
     }
 
+    /// What it comes to is handed out: so whoever goes through many reads each place once.
     #[inline]
-    fn go(&mut self, node: Option<Node>) {
+    fn go(&mut self, node: Option<Node>) -> Option<Row<'_>> {
         self.node = node;
-        let near = self.spot.map_or(0, |spot| spot.segment);
-        self.spot = node.map(|node| Spot::new(&self.segments, self.list.position(node), near));
+        let near = self.spot.take().map_or(0, |spot| spot.segment);
+        let (spot, bytes) = Spot::read(&self.segments, self.list.position(node?), near);
+        Some(self.spot.insert(spot).row_of(bytes))
     }
 
     /// `node`, or the first one behind it that is seen.
@@ -271,11 +279,12 @@ impl<D: Device> Listed<D> {
         node
     }
 
+    /// To the next version, which is handed out.
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) -> Option<Row<'_>> {
         let next = self.node.and_then(|node| self.list.after(node));
         let node = Self::seen(&self.list, next, self.before);
-        self.go(node);
+        self.go(node)
     }
 
     fn retreat(&mut self, contents: &Contents<D>) -> Is {
@@ -295,12 +304,6 @@ impl<D: Device> Listed<D> {
     #[inline]
     pub(crate) fn version(&self) -> Option<Row<'_>> {
         Some(self.spot?.row(&self.segments))
-    }
-
-    /// True if it is at a version.
-    #[inline]
-    pub(crate) fn is_at_one(&self) -> bool {
-        self.spot.is_some()
     }
 }
 
@@ -339,23 +342,25 @@ impl<L: LogFile> Positions<L> {
     #[inline]
     fn prefetch(&self, at: usize) {
         if let Some(position) = self.slice.get(at) {
-            LogEntries(&self.segments).prefetch(position);
+            let near = self.spot.map_or(0, |spot| spot.segment);
+            LogEntries(&self.segments).prefetch_near(position, near);
         }
     }
 
     /// Where `at` is behind the last position, or before the first, that is nowhere.
     #[inline]
-    fn go(&mut self, at: usize) {
+    fn go(&mut self, at: usize) -> Option<Row<'_>> {
         self.at = at.min(self.slice.len());
-        let near = self.spot.map_or(0, |spot| spot.segment);
-        let position = self.slice.get(self.at);
-        self.spot = position.map(|position| Spot::new(&self.segments, position, near));
+        let near = self.spot.take().map_or(0, |spot| spot.segment);
+        let (spot, bytes) = Spot::read(&self.segments, self.slice.get(self.at)?, near);
+        Some(self.spot.insert(spot).row_of(bytes))
     }
 
+    /// To the next version, which is handed out.
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) -> Option<Row<'_>> {
         self.prefetch(self.at + AHEAD);
-        self.go(self.at + 1);
+        self.go(self.at + 1)
     }
 
     #[inline]
@@ -372,11 +377,5 @@ impl<L: LogFile> Positions<L> {
     #[inline]
     pub(crate) fn version(&self) -> Option<Row<'_>> {
         Some(self.spot?.row(&self.segments))
-    }
-
-    /// True if it is at a version.
-    #[inline]
-    pub(crate) fn is_at_one(&self) -> bool {
-        self.spot.is_some()
     }
 }

@@ -51,13 +51,14 @@ impl<L: LogFile> Segments<L> {
     /// segment at `hint`, where an earlier call has found something.
     #[inline]
     pub fn bytes_near(&self, at: u64, hint: usize) -> Option<(&[u8], usize)> {
-        let is_there = |index: usize| {
-            let end = self.ends.get(index)?;
-            let segment = self.list.get(index)?;
-            (at < *end && segment.start <= at).then_some(index)
+        let there = self.list.get(hint).filter(|segment| segment.start <= at);
+        let (segment, index) = match there {
+            Some(segment) if self.ends.get(hint).is_some_and(|end| at < *end) => (segment, hint),
+            _ => {
+                let index = self.ends.partition_point(|end| *end <= at);
+                (self.list.get(index)?, index)
+            }
         };
-        let index = is_there(hint).unwrap_or_else(|| self.ends.partition_point(|end| *end <= at));
-        let segment = self.list.get(index)?;
         let offset = at.checked_sub(segment.start)?;
         let len = segment.log.len().checked_sub(offset)?;
         Some((segment.log.bytes(offset, len as usize), index))

@@ -20,16 +20,16 @@ use std::ops::Deref;
 
 /// A source as a run takes it.
 trait Ahead {
-    /// To the next version; false at the end.
-    fn advance(&mut self) -> Result<bool>;
+    /// To the next version, which is handed out; `None` at the end.
+    fn advance(&mut self) -> Result<Option<Row<'_>>>;
     /// The version here.
     fn row(&self) -> Row<'_>;
 }
 
 impl<D: Device> Ahead for RunCursor<D> {
     #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        RunCursor::advance(self)
+    fn advance(&mut self) -> Result<Option<Row<'_>>> {
+        Ok(if RunCursor::advance(self)? { Some(self.version()) } else { None })
     }
 
     #[inline]
@@ -40,9 +40,8 @@ impl<D: Device> Ahead for RunCursor<D> {
 
 impl<L: LogFile> Ahead for Positions<L> {
     #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        Positions::advance(self);
-        Ok(self.is_at_one())
+    fn advance(&mut self) -> Result<Option<Row<'_>>> {
+        Ok(Positions::advance(self))
     }
 
     #[inline]
@@ -53,9 +52,8 @@ impl<L: LogFile> Ahead for Positions<L> {
 
 impl<D: Device> Ahead for Listed<D> {
     #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        Listed::advance(self);
-        Ok(self.is_at_one())
+    fn advance(&mut self) -> Result<Option<Row<'_>>> {
+        Ok(Listed::advance(self))
     }
 
     #[inline]
@@ -122,11 +120,12 @@ fn run<A: Ahead>(
     burst: &mut EntryBurst,
 ) -> Result<End> {
     loop {
-        if is_passed && !source.advance()? {
-            return Ok(End::Over);
-        }
+        let row = match is_passed {
+            true => source.advance()?,
+            false => Some(source.row()),
+        };
+        let Some(row) = row else { return Ok(End::Over) };
         is_passed = true;
-        let row = source.row();
         let head = limits.prefix.head_behind(row.key);
         if let Some(other) = other.filter(|other| head >= *other) {
             // Where both have the same head, keys and their versions are to be compared.
