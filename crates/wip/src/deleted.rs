@@ -33,6 +33,12 @@ impl DeletedRange {
         *self.lower <= *key && self.upper.as_ref().is_none_or(|upper| *key < **upper)
     }
 
+    /// True if it is what a bucket from `lower` on and before `upper` has of all its keys.
+    #[inline]
+    pub(crate) fn is_all_of(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        *self.lower == *lower && self.upper.as_deref() == upper
+    }
+
     /// What of it is in `lower..upper`.
     pub(crate) fn within(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<Arc<Self>> {
         let lower = self.lower.as_slice().max(lower).to_vec();

@@ -428,20 +428,25 @@ impl<D: Device> Wip<D> {
 
     /// What to flush: memtables that are frozen; or those at the tail of a log that is too long,
     /// small ones together; or, where all are too large, the largest. Before the last two, one of
-    /// a bucket of which many ranges were deleted, which only a compaction ends.
+    /// a bucket of which many ranges were deleted, or all that its runs have: a compaction ends
+    /// that, and knows of no range before the memtable that came with it is flushed.
     fn next_flush(&self, list: &List<D>) -> Vec<Arc<Frozen>> {
         let buckets = self.buckets();
         let mut free: Vec<(u64, u64, &Arc<Bucket<D>>)> = Vec::new();
         let mut of_many_ranges = None;
-        for bucket in buckets.iter() {
+        for (place, bucket) in buckets.iter().enumerate() {
             let stores = bucket.read();
+            let is_all =
+                |range: &Arc<DeletedRange>| range.is_all_of(&bucket.lower, buckets.upper(place));
             match stores.frozen.last() {
                 Some(frozen) if list.is_flushing(frozen) => {}
                 Some(frozen) => return vec![Arc::clone(frozen)],
                 None => {
                     let oldest = stores.oldest().map(|at| (at, stores.active_bytes(), bucket));
                     free.extend(oldest);
-                    if stores.deleted.len() > RANGES_MAX {
+                    let is_emptied =
+                        !stores.version.runs.is_empty() && stores.deleted.iter().any(is_all);
+                    if is_emptied || stores.deleted.len() > RANGES_MAX {
                         of_many_ranges = Some(bucket);
                     }
                 }
@@ -590,9 +595,11 @@ impl<D: Device> Wip<D> {
             let ends = || version.deleted.iter().filter(|range| range.position < before);
             // Where all that was there is deleted, that is worth a compaction.
             let (lower, upper) = (&buckets.at(place).lower, buckets.upper(place));
-            let is_all =
-                |range: &DeletedRange| range.lower == *lower && range.upper.as_deref() == upper;
-            if ends().any(|range| is_all(range)) { RANGES_MAX + 1 } else { ends().count() }
+            if ends().any(|range| range.is_all_of(lower, upper)) {
+                RANGES_MAX + 1
+            } else {
+                ends().count()
+            }
         };
         let views: Vec<View<'_>> = buckets
             .iter()

@@ -395,6 +395,23 @@ fn maintain(wip: &Wip<SimDevice>) {
 }
 
 #[test]
+fn what_a_range_deletes_of_whole_buckets_is_free_without_another_write() {
+    let wip = open(&SimDevice::new(1, SimOptions::default()));
+    for n in 0..5000u64 {
+        wip.put(&n.to_be_bytes(), &[7; 60], Durability::Buffered).expect("a put");
+        if n % 100 == 0 {
+            maintain(&wip);
+        }
+    }
+    wip.compact_range(&KeyRange::ALL).expect("compaction");
+    assert!(wip.buckets().len() > 1);
+    wip.delete_range(&KeyRange::ALL, Durability::Buffered).expect("a delete");
+    maintain(&wip);
+    assert_eq!(wip.range_size(&KeyRange::ALL).bytes, 0);
+    wip.verify().expect("every invariant");
+}
+
+#[test]
 fn deleted_ranges_of_a_bucket_stay_few() {
     let wip = Arc::new(open(&SimDevice::new(1, SimOptions::default())));
     let most = |wip: &Wip<SimDevice>| {
