@@ -1,5 +1,14 @@
 /********************************** Cursors **********************************/
 
+#define SILICA_OWN_COLLATION "a Silica database has no index by the application's own collation " \
+                             "%s; order by it in queries instead"
+
+/* True for the collations that a store can order by. */
+static int silicaOrdersBy(const char *zColl){
+  return sqlite3StrICmp(zColl, "BINARY")==0 || sqlite3StrICmp(zColl, "NOCASE")==0
+      || sqlite3StrICmp(zColl, "RTRIM")==0;
+}
+
 /* The columns of an index as silica_store.h has them; SQLITE_ERROR for a collation of the user's,
 ** by which a store cannot order. */
 static int silicaColumns(KeyInfo *pKeyInfo, SilicaColumn *aColumn){
@@ -16,8 +25,7 @@ static int silicaColumns(KeyInfo *pKeyInfo, SilicaColumn *aColumn){
     }else if( sqlite3StrICmp(pColl->zName, "RTRIM")==0 ){
       aColumn[i].collation = SILICA_RTRIM;
     }else{
-      char *zWords = sqlite3_mprintf("a Silica database has no index by the application's own "
-          "collation %s; order by it in queries instead", pColl->zName);
+      char *zWords = sqlite3_mprintf(SILICA_OWN_COLLATION, pColl->zName);
       silicaSays(SQLITE_ERROR, zWords);
       sqlite3_free(zWords);
       return SQLITE_ERROR;

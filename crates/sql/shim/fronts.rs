@@ -75,6 +75,8 @@ const STATEMENTS: &[&str] =
 
 const STEP: &[&str] = &["sqlite3_step"];
 
+const BUILD: &[&str] = &["sqlite3EndTable"];
+
 const PREPARE: &[&str] = &["sqlite3_prepare_v2", "sqlite3_prepare_v3", "sqlite3Reprepare"];
 
 const MAIN: &[&str] =
@@ -89,6 +91,7 @@ const PAGER: &[&str] = &[
     "sqlite3PagerOkToChangeJournalMode",
     "sqlite3PagerIsMemdb",
     "sqlite3PagerExclusiveLock",
+    "sqlite3PagerLockingMode",
 ];
 
 /// What is neither static nor public in a build with assertions.
@@ -114,8 +117,8 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     let (pager, backup) = (read("pager.c"), read("backup.c"));
     let statements = [read("statements.c"), read("results.c")].concat();
     let (step, prepare) = (read("step.c"), read("prepare.c"));
-    let vacuum = read("vacuum.c");
-    let words = ["main.c", "keyspace.c", "objects.c"].map(read).concat();
+    let (build, vacuum) = (read("build.c"), read("vacuum.c"));
+    let words = ["main.c", "keyspace.c", "objects.c", "series.c"].map(read).concat();
     let btree = BTREE_TEXTS.map(read).concat();
     let fronts = [
         Front { file: "memdb.c", functions: MEMDB, is_for_itself: true, text: "" },
@@ -124,6 +127,7 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
         Front { file: "backup.c", functions: BACKUP, is_for_itself: true, text: &backup },
         Front { file: "vdbeaux.c", functions: STATEMENTS, is_for_itself: true, text: &statements },
         Front { file: "vdbeapi.c", functions: STEP, is_for_itself: true, text: &step },
+        Front { file: "build.c", functions: BUILD, is_for_itself: false, text: &build },
         Front { file: "prepare.c", functions: PREPARE, is_for_itself: true, text: &prepare },
         Front { file: "vacuum.c", functions: VACUUM, is_for_itself: false, text: &vacuum },
         Front { file: "main.c", functions: MAIN, is_for_itself: true, text: &words },
@@ -151,6 +155,7 @@ fn compile(shim: &Path, name: &str, prefix: Option<&str>) {
     let own = prefix.unwrap_or("plain_");
     build.define("SQLITE_EXTRA_AUTOEXT", format!("{own}sql_add_modules").as_str());
     build.define("SILICA_WRITTEN_BY", format!("{own}sql_written_by").as_str());
+    build.define("SILICA_ADD_SERIES", format!("{own}sql_add_series").as_str());
     // SQLite's own assertions stand where Rust's do.
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("SQLITE_DEBUG", None);

@@ -5,6 +5,7 @@
 ** | asked                          | answer for a Silica database                               |
 ** |--------------------------------|------------------------------------------------------------|
 ** | journal mode                   | WAL, always: readers and one writer side by side           |
+** | locking mode                   | what is asked for; a process has the store in any case |
 ** | other journal mode             | refused, silently, as SQLite does in memory                |
 ** | file, journal file, Vfs        | no file; the default Vfs                                   |
 ** | in memory?                     | no                                                         |
@@ -53,6 +54,12 @@ SQLITE_PRIVATE int sqlite3PagerOkToChangeJournalMode(Pager *pPager){
 SQLITE_PRIVATE int sqlite3PagerIsMemdb(Pager *pPager){
   if( isSilicaPager(pPager) ) return 0;
   return stock_sqlite3PagerIsMemdb(pPager);
+}
+
+/* A Pager in memory stays in exclusive mode, whatever it is asked for. */
+SQLITE_PRIVATE int sqlite3PagerLockingMode(Pager *pPager, int eMode){
+  if( isSilicaPager(pPager) ) return eMode>=0 ? eMode : PAGER_LOCKINGMODE_NORMAL;
+  return stock_sqlite3PagerLockingMode(pPager, eMode);
 }
 
 SQLITE_PRIVATE int sqlite3PagerExclusiveLock(Pager *pPager){

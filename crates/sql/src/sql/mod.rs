@@ -20,6 +20,7 @@
 //! ```
 
 mod copy;
+mod functions;
 mod hooks;
 mod row;
 mod sys;

@@ -20,6 +20,26 @@ pub(super) struct Backup {
     _opaque: [u8; 0],
 }
 
+/// The call of a function that the program has defined.
+#[repr(C)]
+pub(super) struct Context {
+    _opaque: [u8; 0],
+}
+
+/// An argument of such a call.
+#[repr(C)]
+pub(super) struct Argument {
+    _opaque: [u8; 0],
+}
+
+pub(super) type Function = extern "C" fn(*mut Context, c_int, *mut *mut Argument);
+
+#[cfg(test)]
+pub(super) type Compare =
+    extern "C" fn(*mut c_void, c_int, *const c_void, c_int, *const c_void) -> c_int;
+
+pub(super) const UTF8: u8 = 1;
+
 pub(super) const OK: c_int = 0;
 pub(super) const ROW: c_int = 100;
 pub(super) const DONE: c_int = 101;
@@ -92,6 +112,65 @@ unsafe extern "C" {
     pub(super) fn limit(db: *mut Sqlite, which: c_int, value: c_int) -> c_int;
     #[link_name = "silica_sqlite3_db_config"]
     pub(super) fn db_config(db: *mut Sqlite, which: c_int, ...) -> c_int;
+    #[link_name = "silica_sqlite3_create_function_v2"]
+    pub(super) fn create_function_v2(
+        db: *mut Sqlite,
+        name: *const c_char,
+        arguments: c_int,
+        encoding: c_int,
+        data: *mut c_void,
+        function: Option<Function>,
+        step: Option<Function>,
+        end: Option<extern "C" fn(*mut Context)>,
+        destroy: Option<extern "C" fn(*mut c_void)>,
+    ) -> c_int;
+    #[link_name = "silica_sqlite3_user_data"]
+    pub(super) fn user_data(context: *mut Context) -> *mut c_void;
+    #[link_name = "silica_sqlite3_value_type"]
+    pub(super) fn value_type(value: *mut Argument) -> c_int;
+    #[link_name = "silica_sqlite3_value_int64"]
+    pub(super) fn value_int64(value: *mut Argument) -> i64;
+    #[link_name = "silica_sqlite3_value_double"]
+    pub(super) fn value_double(value: *mut Argument) -> f64;
+    #[link_name = "silica_sqlite3_value_text"]
+    pub(super) fn value_text(value: *mut Argument) -> *const u8;
+    #[link_name = "silica_sqlite3_value_blob"]
+    pub(super) fn value_blob(value: *mut Argument) -> *const c_void;
+    #[link_name = "silica_sqlite3_value_bytes"]
+    pub(super) fn value_bytes(value: *mut Argument) -> c_int;
+    #[link_name = "silica_sqlite3_result_null"]
+    pub(super) fn result_null(context: *mut Context);
+    #[link_name = "silica_sqlite3_result_int64"]
+    pub(super) fn result_int64(context: *mut Context, value: i64);
+    #[link_name = "silica_sqlite3_result_double"]
+    pub(super) fn result_double(context: *mut Context, value: f64);
+    #[link_name = "silica_sqlite3_result_text64"]
+    pub(super) fn result_text64(
+        context: *mut Context,
+        text: *const c_char,
+        bytes: u64,
+        destructor: isize,
+        encoding: u8,
+    );
+    #[link_name = "silica_sqlite3_result_blob64"]
+    pub(super) fn result_blob64(
+        context: *mut Context,
+        blob: *const c_void,
+        bytes: u64,
+        destructor: isize,
+    );
+    #[link_name = "silica_sqlite3_result_error"]
+    pub(super) fn result_error(context: *mut Context, words: *const c_char, bytes: c_int);
+    #[cfg(test)]
+    #[link_name = "silica_sqlite3_create_collation"]
+    pub(super) fn create_collation(
+        db: *mut Sqlite,
+        name: *const c_char,
+        encoding: c_int,
+        data: *mut c_void,
+        compare: Option<Compare>,
+    ) -> c_int;
+    pub(super) fn silica_sql_add_series(db: *mut Sqlite) -> c_int;
     pub(super) fn silica_sql_written_by(db: *mut Sqlite) -> u64;
     #[link_name = "silica_sqlite3_total_changes64"]
     pub(super) fn total_changes64(db: *mut Sqlite) -> i64;

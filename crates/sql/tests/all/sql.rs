@@ -195,3 +195,55 @@ fn parameters_have_names() {
     let expected = [Some(":a"), Some("@b"), None, Some("?9"), None];
     assert_eq!(names, expected.map(|name| name.map(str::to_string)));
 }
+
+#[test]
+fn pragmas_that_frameworks_send_are_answered_as_by_sqlite() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let open = |storage: &str| {
+        let path = scratch.path().join(format!("{storage}.db"));
+        Sql::open(format!("file:{}?storage={storage}", path.display())).expect("opens")
+    };
+    let (mut ours, mut theirs) = (open("silica"), open("sqlite"));
+    for text in [
+        "journal_mode = WAL",
+        "journal_mode",
+        "foreign_keys = ON",
+        "foreign_keys",
+        "busy_timeout = 5000",
+        "synchronous = NORMAL",
+        "synchronous",
+        "temp_store = MEMORY",
+        "temp_store",
+        "cache_size = -20000",
+        "cache_size",
+        "wal_autocheckpoint = 1000",
+        "journal_size_limit = 67108864",
+        "optimize",
+        "optimize = 0x10002",
+        "quick_check",
+        "user_version = 7",
+        "user_version",
+        "application_id = 99",
+        "application_id",
+        "page_size",
+        "encoding",
+        "auto_vacuum",
+        "incremental_vacuum",
+        "locking_mode",
+        "locking_mode = EXCLUSIVE",
+        "locking_mode",
+        "locking_mode = NORMAL",
+        "locking_mode",
+        "secure_delete",
+        "recursive_triggers = ON",
+        "defer_foreign_keys = ON",
+        "query_only",
+        "table_list",
+        "foreign_key_check",
+        "freelist_count",
+    ] {
+        let ask = |sql: &mut Sql| sql.query(&format!("PRAGMA {text}"), &[]);
+        let (ours, theirs) = (ask(&mut ours), ask(&mut theirs));
+        assert_eq!(ours, theirs, "PRAGMA {text}");
+    }
+}
