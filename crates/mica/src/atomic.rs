@@ -14,6 +14,11 @@ use silica_engine::{Atomic, Copies, Durability, EntryRef, Expected, Op, OpKind, 
 
 /// Updates that a burst makes at once.
 const UPDATES_MAX: usize = 32;
+/// Keys that are hashed together.
+const HASHED_AT_ONCE: usize = 8;
+/// Expected keys, from the one after the last that was written, among which the next one that is
+/// written is looked for: those between are only read.
+const SAME_AHEAD: usize = 4;
 
 /// The time of a burst of updates, once an entry was seen that expires, and when the first of those
 /// does; 0 if none was seen.
@@ -283,9 +288,7 @@ impl Atomic for Mica {
             has_large |= self.is_large(value);
         }
         at_most(bytes, self.descriptor.limits.batch_bytes_max, "batch")?;
-        let mut probes = Vec::with_capacity(expected.len() + ops.len());
-        probes.extend(expected.iter().map(|expected| self.probe(expected.key)));
-        probes.extend(ops.iter().map(|op| self.probe(op.key)));
+        let probes = self.probes_of(expected, ops);
         probes.iter().for_each(|p| self.partition(p).prefetch_bucket(p));
         let mask = match has_large {
             true => self.all(),
@@ -309,15 +312,36 @@ impl Atomic for Mica {
 }
 
 impl Mica {
+    /// Where the keys of `expected` belong, and after them those of `ops`. Whoever writes a key
+    /// again that is expected lends the same bytes for both: it is hashed once.
+    fn probes_of(&self, expected: &[Expected<'_>], ops: &[Op<'_>]) -> Vec<Probe> {
+        let mut probes = Vec::with_capacity(expected.len() + ops.len());
+        for expected in expected.chunks(HASHED_AT_ONCE) {
+            let (mut keys, mut hashes) = ([&[][..]; HASHED_AT_ONCE], [0; HASHED_AT_ONCE]);
+            keys.iter_mut().zip(expected).for_each(|(key, expected)| *key = expected.key);
+            self.seed.low_many(&keys[..expected.len()], &mut hashes);
+            probes.extend(hashes[..expected.len()].iter().map(|hash| self.probe_of_hash(*hash)));
+        }
+        let mut next = 0;
+        for op in ops {
+            let ahead = expected[next..].iter().take(SAME_AHEAD);
+            match ahead.take_while(|expected| !std::ptr::eq(expected.key, op.key)).count() {
+                ahead if ahead < SAME_AHEAD.min(expected.len() - next) => {
+                    probes.push(probes[next + ahead]);
+                    next += ahead + 1;
+                }
+                _ => probes.push(self.probe(op.key)),
+            }
+        }
+        probes
+    }
+
     /// True if the keys, whose partitions are locked, have the entries that are expected.
     fn holds(&self, expected: &[Expected<'_>], probes: &[Probe]) -> Result<bool> {
-        let mut scratch = Scratch::new();
         loop {
             let (mut moment, mut holds) = (Moment::default(), true);
             for (expected, probe) in expected.iter().zip(probes) {
-                let seen = (&mut scratch, &mut moment);
-                holds =
-                    self.current(probe, expected.key, seen, |current| current == expected.entry)?;
+                holds = self.holds_one(expected, probe, &mut moment)?;
                 if !holds {
                     break;
                 }
@@ -326,6 +350,30 @@ impl Mica {
                 return Ok(holds);
             }
         }
+    }
+
+    /// True if a key, whose partition is locked, has the entry that is expected: compared where it
+    /// lies.
+    fn holds_one(
+        &self,
+        expected: &Expected<'_>,
+        probe: &Probe,
+        moment: &mut Moment,
+    ) -> Result<bool> {
+        let Some(item) = self.partition(probe).find(probe, expected.key) else {
+            return Ok(expected.entry.is_none());
+        };
+        if item.header.is_large() {
+            let mut scratch = Scratch::new();
+            let seen = (&mut scratch, moment);
+            return self.current(probe, expected.key, seen, |current| current == expected.entry);
+        }
+        let expires = item.expires_unix_ms();
+        if expires != 0 && expires <= *moment.now_ms.get_or_insert_with(|| self.clock.unix_ms()) {
+            return Ok(expected.entry.is_none());
+        }
+        moment.note(expires);
+        Ok(expected.entry.is_some_and(|entry| item.is_entry(&entry)))
     }
 
     /// Updates all of `keys`, whose partitions are locked. False if one is large: then the caller

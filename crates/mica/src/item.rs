@@ -236,11 +236,20 @@ fn store_any(mut header: u64, place: &[AtomicU64], key: &[u8], entry: &EntryRef<
 #[inline(always)]
 fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let (chunks, rest) = bytes.as_chunks::<8>();
-    for (word, chunk) in words.iter().zip(chunks) {
+    let (whole, last) = words.split_at(chunks.len());
+    // Four at a time: nothing else makes the compiler do so with atomic words.
+    let (fours, single) = whole.as_chunks::<4>();
+    let (chunks_of_four, others) = chunks.as_chunks::<4>();
+    for (words, chunks) in fours.iter().zip(chunks_of_four) {
+        for (word, chunk) in words.iter().zip(chunks) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+    }
+    for (word, chunk) in single.iter().zip(others) {
         word.store(u64::from_le_bytes(*chunk), Relaxed);
     }
     if !rest.is_empty() {
-        words[chunks.len()].store(last_word(rest), Relaxed);
+        last[0].store(last_word(rest), Relaxed);
     }
 }
 
@@ -319,12 +328,20 @@ impl<'l> Item<'l> {
         if let (Ok(key), [word]) = (<&[u8; 8]>::try_from(key), self.key) {
             return word.load(Relaxed) == u64::from_le_bytes(*key);
         }
-        let (chunks, rest) = key.as_chunks::<8>();
-        let mut is_same = true;
-        for (word, chunk) in self.key.iter().zip(chunks) {
-            is_same &= word.load(Relaxed) == u64::from_le_bytes(*chunk);
+        has_bytes(self.key, key)
+    }
+
+    /// True if value and meta are those of `entry`, and this is no part of a large value. Only for
+    /// the holder of the lock.
+    pub(crate) fn is_entry(&self, entry: &EntryRef<'_>) -> bool {
+        let mut meta = Copied::default();
+        if self.header.has_meta() {
+            self.read_meta(&mut meta);
         }
-        is_same && (rest.is_empty() || self.key[chunks.len()].load(Relaxed) == last_word(rest))
+        !self.header.is_large()
+            && self.header.value_bytes() == entry.value.len()
+            && (meta.expires_unix_ms, meta.user_bits) == (entry.expires_unix_ms, entry.user_bits)
+            && has_bytes(self.value, entry.value)
     }
 
     /// True of the chunk with this key.
@@ -403,20 +420,56 @@ impl<'l> Item<'l> {
     }
 }
 
+/// True if `words` are `bytes`, filled up with zeroes, of which there are as many words.
+#[inline(always)]
+fn has_bytes(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let (whole, last) = words.split_at(chunks.len());
+    let (fours, single) = whole.as_chunks::<4>();
+    let (chunks_of_four, others) = chunks.as_chunks::<4>();
+    // What differs, so that there is one branch for four words.
+    let differs =
+        |word: &AtomicU64, chunk: &[u8; 8]| word.load(Relaxed) ^ u64::from_le_bytes(*chunk);
+    for (words, chunks) in fours.iter().zip(chunks_of_four) {
+        let pairs = words.iter().zip(chunks);
+        if pairs.fold(0, |all, (word, chunk)| all | differs(word, chunk)) != 0 {
+            return false;
+        }
+    }
+    let pairs = single.iter().zip(others);
+    pairs.fold(0, |all, (word, chunk)| all | differs(word, chunk)) == 0
+        && (rest.is_empty() || last[0].load(Relaxed) == last_word(rest))
+}
+
+/// Copies words into as many chunks, four at a time: nothing else makes the compiler do so with
+/// atomic words.
+#[inline(always)]
+fn load_words(words: &[AtomicU64], out: &mut [[u8; 8]]) {
+    let (fours, single) = words.as_chunks::<4>();
+    let (chunks_of_four, others) = out.as_chunks_mut::<4>();
+    for (words, chunks) in fours.iter().zip(chunks_of_four) {
+        for (word, chunk) in words.iter().zip(chunks) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+    }
+    for (word, chunk) in single.iter().zip(others) {
+        *chunk = word.load(Relaxed).to_le_bytes();
+    }
+}
+
 /// Copies the bytes of `words`, as far as `out` has room.
 fn copy_words(words: &[AtomicU64], out: &mut [u8]) {
     let (chunks, rest) = out.as_chunks_mut::<8>();
-    for (chunk, word) in chunks.iter_mut().zip(words) {
-        *chunk = word.load(Relaxed).to_le_bytes();
-    }
+    let whole = chunks.len().min(words.len());
+    load_words(&words[..whole], &mut chunks[..whole]);
     if let Some(word) = words.get(chunks.len()) {
         let len = rest.len();
         rest.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..len]);
     }
 }
 
-/// Values up to so many bytes are copied to the stack.
-const SMALL_BYTES: usize = 256;
+/// Values up to so many bytes are copied to the stack: pages of objects are.
+const SMALL_BYTES: usize = 1152;
 /// A buffer of more bytes is given back after the value that needed it.
 const KEPT_BYTES: usize = 2 << 20;
 
@@ -447,9 +500,7 @@ impl Scratch {
             }
             &mut self.large[..bytes]
         };
-        for (chunk, word) in target.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *chunk = word.load(Relaxed).to_le_bytes();
-        }
+        load_words(words, target.as_chunks_mut::<8>().0);
     }
 
     /// Room for a value of `bytes` bytes, which is there as if it had been copied.
@@ -512,6 +563,17 @@ mod tests {
             let item = Item::at(&log, at).expect("an entry lies there");
             assert_eq!((item.header.words(), item.header.used_words()), (words + spare, words));
             assert!(item.has_key(&key) && item.header.is_live() && !item.header.is_pad());
+            assert!(item.is_entry(&entry));
+            let (meta, later) = (expires_unix_ms ^ 2, EntryRef { user_bits: !user_bits, ..entry });
+            assert!(!item.is_entry(&later));
+            assert!(!item.is_entry(&EntryRef { expires_unix_ms: meta, ..entry }));
+            for (cut, changed) in [(value.len(), 0), (value.len() / 2, 0), (0, 1)] {
+                let mut other = value.clone();
+                other.get_mut(cut).into_iter().for_each(|byte| *byte ^= 1);
+                other.extend(vec![0; changed]);
+                let is_same = item.is_entry(&EntryRef { value: &other, ..entry });
+                assert_eq!(is_same, other == value, "{cut} of {}", value.len());
+            }
             let mut other = key.clone();
             other.push(0);
             assert!(!item.has_key(&other), "a longer key of the same words");

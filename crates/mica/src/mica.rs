@@ -162,7 +162,12 @@ impl Mica {
     /// Where `key` belongs.
     #[inline(always)]
     pub(crate) fn probe(&self, key: &[u8]) -> Probe {
-        let hash = self.seed.low(key);
+        self.probe_of_hash(self.seed.low(key))
+    }
+
+    /// Where a key with this hash belongs.
+    #[inline]
+    pub(crate) fn probe_of_hash(&self, hash: u64) -> Probe {
         let number = self.partition_of(hash);
         self.partitions[number].probe(number as u32, hash)
     }

@@ -629,6 +629,12 @@ impl Partition {
         }
     }
 
+    /// The entry of `key`. Only for the holder of the lock.
+    pub(crate) fn find(&self, probe: &Probe, key: &[u8]) -> Option<Item<'_>> {
+        let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key)?;
+        Some(found.item)
+    }
+
     /// Copies the entry of `key` into `scratch`.
     pub(crate) fn read(&self, probe: &Probe, key: &[u8], scratch: &mut Scratch) -> Option<Copied> {
         let found = self.index.find(&self.log, probe.bucket as usize, probe.tag, key)?;

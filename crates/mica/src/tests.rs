@@ -4,8 +4,8 @@ use crate::mica::Mica;
 use crate::options::OPTIONS;
 use silica_base::{HashSeed, ManualClock, Prng, test_size};
 use silica_engine::{
-    Admin, Atomic, Durability, Engine, EngineExt, EntryRef, Environment, ErrorKind, GetSink,
-    MetricsMap, OptionValues, Update, WriteBatch,
+    Admin, Atomic, Durability, Engine, EngineExt, EntryRef, Environment, ErrorKind, Expected,
+    GetSink, MetricsMap, Op, OpKind, OptionValues, Update, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +50,65 @@ fn dangling_slots_are_gone_before_offsets_begin_anew() {
         let laps = metrics.get("log_bytes_written") / metrics.get("log_bytes");
         assert!(laps > 40.0, "{laps} laps, offsets begin anew every six or eight");
     }
+}
+
+/// The place of a key that is compared is taken over for its write, if both lend the same bytes;
+/// else, and behind many keys that are only compared, it is found anew.
+#[test]
+fn what_is_compared_and_written_goes_to_its_own_place() {
+    let (mica, clock) = open(&[("memory_bytes", "1MiB"), ("partitions", "4")], 48);
+    let keys: Vec<Vec<u8>> = (0..40).map(|key| format!("key {key}").into_bytes()).collect();
+    let value = |key: usize, round: usize| vec![key as u8; 3 + 40 * ((key + round) % 3)];
+    let write = |round: usize, differs: Option<usize>, written: &[usize]| {
+        let old: Vec<Vec<u8>> = (0..keys.len()).map(|key| value(key, round)).collect();
+        let new: Vec<Vec<u8>> = written.iter().map(|key| value(*key, round + 1)).collect();
+        let expected: Vec<Expected<'_>> = (0..keys.len())
+            .map(|key| {
+                let entry = (key % 9 != 8).then(|| EntryRef::new(&old[key]));
+                let wrong = EntryRef { user_bits: 1, ..EntryRef::new(&old[key]) };
+                let entry = if differs == Some(key) { Some(wrong) } else { entry };
+                Expected { key: &keys[key], entry }
+            })
+            .collect();
+        let copies: Vec<Vec<u8>> = written.iter().map(|key| keys[*key].clone()).collect();
+        let ops: Vec<Op<'_>> = (0..written.len())
+            .map(|at| Op {
+                // Every fifth key is lent by other bytes.
+                key: if at % 5 == 4 { &copies[at] } else { &keys[written[at]] },
+                kind: OpKind::Put(EntryRef::new(&new[at])),
+            })
+            .collect();
+        let held = mica.write_expecting(&expected, &ops, NOW).expect("a conditional write");
+        for key in (0..keys.len()).filter(|key| key % 9 != 8) {
+            let is_written = held && written.contains(&key);
+            let there = mica.get(&keys[key]).expect("a get");
+            assert_eq!(there, Some(value(key, round + usize::from(is_written))), "{key}");
+            // Back to what the next round expects.
+            mica.put(&keys[key], &value(key, 0), NOW).expect("a put");
+        }
+        held
+    };
+    for key in (0..keys.len()).filter(|key| key % 9 != 8) {
+        mica.put(&keys[key], &value(key, 0), NOW).expect("a put");
+    }
+    let every = |step: usize| (0..keys.len()).step_by(step).filter(|key| key % 9 != 8);
+    for step in 1..9 {
+        let written: Vec<usize> = every(step).collect();
+        assert!(write(0, None, &written), "every {step}th key");
+        assert!(!write(0, Some(39), &written) && !write(0, Some(8), &written));
+        assert!(write(0, None, &written.iter().rev().copied().collect::<Vec<_>>()), "backwards");
+    }
+    // What has expired is not there.
+    let entry = EntryRef { expires_unix_ms: 10, ..EntryRef::new(b"v") };
+    mica.write(WriteBatch::new().put_entry(b"k", entry), NOW).expect("a write");
+    for (ns, is_there) in [(9_999_999, true), (1, false)] {
+        clock.advance_ns(ns);
+        let holds = |entry| mica.write_expecting(&[Expected { key: b"k", entry }], &[], NOW);
+        assert_eq!(holds(Some(entry)).expect("a look"), is_there);
+        assert_eq!(holds(None).expect("a look"), !is_there);
+        assert!(!holds(Some(EntryRef::new(b"v"))).expect("a look"), "without its expiry");
+    }
+    mica.verify().expect("every invariant");
 }
 
 #[derive(Default)]

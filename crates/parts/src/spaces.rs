@@ -26,7 +26,7 @@ pub const PREFIX_BYTES: usize = 6;
 /// Bits of a space's number in the order of databases.
 const ORDER_BITS: usize = 4;
 /// A stored key of up to so many bytes is made on the stack if it is the only one.
-const SMALL_BYTES: usize = 256;
+const SMALL_BYTES: usize = 64;
 
 /// Where a stored key belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,16 +132,21 @@ impl Family {
         Ok(())
     }
 
+    /// What stands before a key of `space` if that has `generation`, and how many bytes of it.
+    #[inline]
+    fn prefix_of(space: usize, generation: u32, key: &[u8]) -> ([u8; PREFIX_BYTES], usize) {
+        let [a, b, c, d] = generation.to_le_bytes();
+        let len = match (space, generation) {
+            (0, 0) => usize::from(key.first() == Some(&MARK)),
+            _ => PREFIX_BYTES,
+        };
+        ([MARK, space as u8, a, b, c, d], len)
+    }
+
     /// Appends what stands before a key of `space` if that has `generation`.
     fn push_prefix_of(space: usize, generation: u32, key: &[u8], out: &mut Vec<u8>) {
-        match (space, generation) {
-            (0, 0) if key.first() == Some(&MARK) => out.push(MARK),
-            (0, 0) => {}
-            _ => {
-                out.extend_from_slice(&[MARK, space as u8]);
-                out.extend_from_slice(&generation.to_le_bytes());
-            }
-        }
+        let (prefix, len) = Self::prefix_of(space, generation, key);
+        out.extend_from_slice(&prefix[..len]);
     }
 
     /// Appends what stands before a key of `space`.
@@ -227,20 +232,23 @@ impl Naming {
             return work(keys);
         }
         let generation = self.family.generations[self.space].load(Acquire);
-        let mut bytes = Vec::with_capacity(match keys {
-            [key] => SMALL_BYTES.max(key.len() + PREFIX_BYTES),
-            _ => keys.iter().map(|key| key.len() + PREFIX_BYTES).sum(),
-        });
+        if let [key] = keys
+            && key.len() + PREFIX_BYTES <= SMALL_BYTES
+        {
+            let mut bytes = [0; SMALL_BYTES];
+            let (prefix, start) = Family::prefix_of(self.space, generation, key);
+            bytes[..PREFIX_BYTES].copy_from_slice(&prefix);
+            bytes[start..start + key.len()].copy_from_slice(key);
+            return work(&[&bytes[..start + key.len()]]);
+        }
+        let sum = keys.iter().map(|key| key.len() + PREFIX_BYTES).sum();
+        let mut bytes = Vec::with_capacity(sum);
         let mut push = |key: &&[u8]| -> Range<usize> {
             let start = bytes.len();
             Family::push_prefix_of(self.space, generation, key, &mut bytes);
             bytes.extend_from_slice(key);
             start..bytes.len()
         };
-        if let [key] = keys {
-            push(key);
-            return work(&[&bytes]);
-        }
         let ranges: Vec<Range<usize>> = keys.iter().map(&mut push).collect();
         let stored: Vec<&[u8]> = ranges.into_iter().map(|range| &bytes[range]).collect();
         work(&stored)

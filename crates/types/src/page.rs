@@ -59,7 +59,13 @@ pub(crate) fn order(mut one: &[u8], mut other: &[u8]) -> std::cmp::Ordering {
         }
         (one, other) = (one_rest, other_rest);
     }
-    one.cmp(other)
+    // Few bytes are left of one of them: less than a call would cost.
+    for (left, right) in one.iter().zip(other) {
+        if left != right {
+            return left.cmp(right);
+        }
+    }
+    one.len().cmp(&other.len())
 }
 
 /// Moves `*at` over an element; the bounds of its key.
@@ -180,9 +186,26 @@ pub(crate) struct Spot {
     pub(crate) is_found: bool,
 }
 
+/// Cells of which a search that goes from one to the next compares one: to step over a cell costs
+/// less than to compare its key.
+const STRIDE: u64 = 4;
+
 /// Finds `key` in a leaf.
 pub(crate) fn find_key(bytes: &[u8], key: &[u8]) -> Result<Spot> {
     let (mut at, mut rank) = (0, 0);
+    // Every key before this cell is less.
+    let mut known = (0, 0);
+    while at < bytes.len() {
+        let (start, end) = skip_element(bytes, &mut at)?;
+        rank += 1;
+        if rank % STRIDE == 0 {
+            if order(&bytes[start..end], key).is_ge() {
+                break;
+            }
+            known = (at, rank);
+        }
+    }
+    (at, rank) = known;
     while at < bytes.len() {
         let mut next = at;
         let (start, end) = skip_element(bytes, &mut next)?;
@@ -193,6 +216,23 @@ pub(crate) fn find_key(bytes: &[u8], key: &[u8]) -> Result<Spot> {
         (at, rank) = (next, rank + 1);
     }
     Ok(Spot { at, rank, is_found: false })
+}
+
+/// The first key of a leaf that is `before` bytes and then `end`.
+pub(crate) fn key_that_ends<'b>(
+    bytes: &'b [u8],
+    before: usize,
+    end: &[u8],
+) -> Result<Option<&'b [u8]>> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let (start, stop) = skip_element(bytes, &mut at)?;
+        let key = &bytes[start..stop];
+        if key.len() == before + end.len() && order(&key[before..], end).is_eq() {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 /// Finds the element with `rank` elements before it in a leaf, or the leaf's end.
@@ -210,6 +250,20 @@ pub(crate) fn find_rank(bytes: &[u8], rank: u64) -> Result<Spot> {
 pub(crate) fn child_of_key(bytes: &[u8], height: u8, key: &[u8]) -> Result<(Cell, u64, usize)> {
     let (mut best, mut at, mut before, mut nth) = (0, 0, 0, 0);
     let (mut below, _) = skip_child(bytes, &mut at)?;
+    // As far as every fourth key is not above `key`, those between are not, either.
+    let (mut ahead, mut steps, mut sum) = (at, 0, below);
+    while ahead < bytes.len() {
+        let start = ahead;
+        let (count, (from, to)) = skip_child(bytes, &mut ahead)?;
+        steps += 1;
+        if steps % STRIDE as usize == 0 {
+            if order(&bytes[from..to], key).is_gt() {
+                break;
+            }
+            (best, at, before, below, nth) = (start, ahead, sum, count, steps);
+        }
+        sum += count;
+    }
     while at < bytes.len() {
         let start = at;
         let (count, (from, to)) = skip_child(bytes, &mut at)?;

@@ -13,7 +13,7 @@
 //! an object at the limit does not fill and empty tree 1 again and again.
 
 use crate::object::Object;
-use crate::page::damaged;
+use crate::page::{damaged, key_that_ends};
 use crate::pages::Pages;
 use crate::tree::{Direction, FEW_MAX, TreeMut};
 use silica_base::Result;
@@ -131,14 +131,9 @@ impl<'z> Zset<'z> {
         if !self.is_flat() {
             return self.tree(MEMBERS).get(member)?.map(|bytes| read_score(&bytes)).transpose();
         }
-        let mut found = None;
-        self.tree(ORDERED).scan(0, Direction::Forward, &mut |key, _| {
-            if key.get(SCORE_BYTES..) == Some(member) {
-                found = Some(read_score(&key[..SCORE_BYTES]));
-            }
-            found.is_none()
-        })?;
-        found.transpose()
+        let root = self.object.trees()[ORDERED].root();
+        let key = key_that_ends(root, SCORE_BYTES, member)?;
+        key.map(|key| read_score(&key[..SCORE_BYTES])).transpose()
     }
 
     /// Gives `member` a score, and returns the one that it had.
