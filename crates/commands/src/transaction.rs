@@ -92,7 +92,10 @@ impl Queue {
     ) -> std::result::Result<usize, String> {
         let bytes: usize = args.from(0).map(<[u8]>::len).sum();
         if self.input.bytes.len() + bytes > BYTES_MAX {
-            return Err(format!("ERR a transaction holds at most {BYTES_MAX} bytes"));
+            return Err(format!(
+                "ERR a transaction holds at most {BYTES_MAX} bytes of requests; send them in \
+                 several transactions"
+            ));
         }
         let of_keys: usize = keys.clone().map(|key| key.len() + KEY_BYTES).sum();
         self.claim(bytes + args.len() * ARG_BYTES + of_keys)?;

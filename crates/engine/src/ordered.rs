@@ -160,7 +160,9 @@ pub trait Ordered: Send + Sync {
     /// Applies `batch` if nothing of `reads` was written since `snapshot`, a snapshot of this
     /// engine, was taken, and nothing of it has expired; false, and nothing happens, if something
     /// was or has. Both are one step. May also say false if it is not known. After an error, too,
-    /// nothing has happened, as after one of [`crate::Engine::write`].
+    /// nothing has happened, as after one of [`crate::Engine::write`]. If the batch is over
+    /// [`crate::Limits::batch_bytes_max`], the engine may have another way for it, which makes it
+    /// durable whatever was asked for.
     ///
     /// [`crate::transaction::Transaction`] stands on it, and asks [`Ordered::commit_turns`] first:
     /// this call by itself waits for no exclusive transaction.

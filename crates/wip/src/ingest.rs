@@ -14,6 +14,7 @@
 
 use crate::bucket::{Bucket, Frozen, Version};
 use crate::buckets::Buckets;
+use crate::deleted::DeletedRange;
 use crate::flush::Flush;
 use crate::job::Job;
 use crate::metrics::add;
@@ -40,7 +41,7 @@ const READ_AHEAD_BYTES: usize = 1 << 20;
 const TABLE_PART: u64 = 8;
 const BUILT_KEY_BYTES: u64 = 64;
 /// Times that memtables are flushed while others write into them; then writes wait.
-const ROUNDS: usize = 4;
+pub(crate) const ROUNDS: usize = 4;
 /// Memtables of fewer bytes are flushed together.
 const SMALL_BYTES: u64 = 1 << 20;
 
@@ -53,7 +54,7 @@ struct Source<D: Device> {
 }
 
 /// Tables that are written and in no bucket yet; they go with this.
-struct Written<'w, D: Device> {
+pub(crate) struct Written<'w, D: Device> {
     wip: &'w Wip<D>,
     parts: Vec<Part<D>>,
 }
@@ -65,10 +66,10 @@ impl<D: Device> Drop for Written<'_, D> {
 }
 
 /// While this lives, nobody writes.
-struct WritesHeld<'w, D: Device>(&'w Wip<D>);
+pub(crate) struct WritesHeld<'w, D: Device>(&'w Wip<D>);
 
 impl<'w, D: Device> WritesHeld<'w, D> {
-    fn new(wip: &'w Wip<D>) -> Self {
+    pub(crate) fn new(wip: &'w Wip<D>) -> Self {
         wip.hold_writes(true);
         WritesHeld(wip)
     }
@@ -97,11 +98,11 @@ pub(crate) fn ingest_files<D: Device>(
     }
     let all: u64 = sources.iter().map(|source| source.table.file_bytes()).sum();
     wip.refuse_if_short(all, None)?;
-    let mut written = Written { wip, parts: Vec::new() };
+    let mut out = TablesOut::new(wip);
     let mut before = 0;
     for source in &sources {
         let bytes = source.table.file_bytes();
-        let copied = copy(wip, source, &mut written, &mut |share| {
+        let copied = copy(source, &mut out, &mut |share| {
             progress(before + (bytes as f64 * share) as u64, all);
         });
         copied.map_err(|error| of_file(&source.shown, error))?;
@@ -114,19 +115,21 @@ pub(crate) fn ingest_files<D: Device>(
         bytes: footers().map(|footer| footer.key_bytes + footer.value_bytes).sum(),
     };
     let deletes = footers().map(|footer| footer.tombstones).sum();
-    let table_bytes = written.parts.iter().map(|part| part.table.table.file_bytes()).sum();
-    install(wip, written)?;
+    install(wip, out.written)?;
     progress(all, all);
     wip.metrics.count_write(ingested.entries - deletes, deletes, ingested.bytes);
-    add(&wip.metrics.flush_bytes, table_bytes);
-    // It is done, and what follows is found again by the jobs.
+    follow(wip, "an ingest");
+    Ok(ingested)
+}
+
+/// What follows an install, which is `done` whatever becomes of this: the jobs find it again.
+pub(crate) fn follow<D: Device>(wip: &Wip<D>, done: &str) {
     let followed = split_large(wip).and_then(|()| wip.release_log());
     if let Err(error) = followed {
-        ::log::warn!("after an ingest: {error}");
+        ::log::warn!("after {done}: {error}");
     }
     wip.share_memory(true);
     wip.space_context().look(0);
-    Ok(ingested)
 }
 
 /// Splits buckets until none is too large: room on the device is kept for the largest of them.
@@ -165,49 +168,31 @@ fn open_source<D: Device>(wip: &Wip<D>, file: &SortedFile) -> Result<Source<D>> 
 
 /// Copies a file into tables of this store, checking all of it.
 fn copy<D: Device>(
-    wip: &Wip<D>,
     source: &Source<D>,
-    written: &mut Written<'_, D>,
+    out: &mut TablesOut<'_, D>,
     progress: &mut dyn FnMut(f64),
 ) -> Result<()> {
-    let part = wip.memory.bytes() / TABLE_PART;
     let damaged = |detail: &str| Error::corruption(source.table.name(), 0, detail);
     let versions = source.table.footer().versions;
     let mut cursor = source.table.cursor(READ_AHEAD_BYTES);
     let mut more = cursor.seek_to_first()?;
-    let (mut count, mut last) = (0u64, None::<Vec<u8>>);
-    let mut output: Option<Output<D>> = None;
+    let mut count = 0u64;
     while more {
         let row = cursor.version();
-        if last.as_deref().is_some_and(|last| row.key <= last) {
+        if out.last().is_some_and(|last| row.key <= last) {
             return Err(damaged("keys are not in order"));
         }
         check_row(&row)?;
-        if output.as_ref().is_some_and(|output| output.is_full(part)) {
-            written
-                .parts
-                .extend(output.take().expect("there is one").finish(wip, last.as_deref())?);
+        if out.add(&Row { sequence: UNNUMBERED, ..row })? {
             progress(count as f64 / versions.max(1) as f64);
         }
-        let buckets = wip.buckets();
-        if output.is_none() {
-            output = Some(Output::new(wip, &buckets, row.key)?);
-        }
-        let older = buckets.of(row.key).read().version.clone();
-        let row = Row { sequence: UNNUMBERED, ..row };
-        output.as_mut().expect("just made").writer.add(&row, older.older())?;
-        last.get_or_insert_default().clear();
-        last.as_mut().expect("just made").extend_from_slice(row.key);
         count += 1;
         more = cursor.advance()?;
     }
     if count != versions {
         return Err(damaged("there are not as many entries as the footer says"));
     }
-    if let Some(output) = output {
-        written.parts.extend(output.finish(wip, last.as_deref())?);
-    }
-    Ok(())
+    out.end()
 }
 
 /// Flushes all memtables and lets the tables take their place in the buckets, which works where
@@ -215,21 +200,21 @@ fn copy<D: Device>(
 fn install<D: Device>(wip: &Wip<D>, mut written: Written<'_, D>) -> Result<()> {
     for _ in 0..ROUNDS {
         flush_all(wip)?;
-        if try_install(wip, &mut written)? {
+        if try_install(wip, &mut written, &[], &|| true)? == Installed::Done {
             return Ok(());
         }
     }
     let _held = WritesHeld::new(wip);
     loop {
         flush_all(wip)?;
-        if try_install(wip, &mut written)? {
+        if try_install(wip, &mut written, &[], &|| true)? == Installed::Done {
             return Ok(());
         }
     }
 }
 
 /// Flushes everything that was written before the call.
-fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
+pub(crate) fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
     let end = wip.log.end() / POSITION_BYTES;
     let is_old = |bucket: &Bucket<D>| {
         let stores = bucket.read();
@@ -262,18 +247,38 @@ fn flush_all<D: Device>(wip: &Wip<D>) -> Result<()> {
     }
 }
 
-/// Puts the tables in front of all runs; false, and nothing changes, where something is in no
-/// table.
-fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<bool> {
+/// Whether an install was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Installed {
+    Done,
+    /// Nothing has changed, because something is in no table.
+    Unflushed,
+    /// Nothing has changed, because it may not be done.
+    Refused,
+}
+
+/// Puts the tables in front of all runs and deletes the ranges of `deleted`, which have no position
+/// yet, below them. Asks with the writer locked, and nothing outside of tables, if it `may`.
+pub(crate) fn try_install<D: Device>(
+    wip: &Wip<D>,
+    written: &mut Written<'_, D>,
+    deleted: &[DeletedRange],
+    may: &dyn Fn() -> bool,
+) -> Result<Installed> {
     let guard = wip.lock_install();
     let mut writer = wip.writer.lock();
     let buckets = wip.buckets();
     if buckets.iter().any(|bucket| bucket.read().oldest().is_some()) {
-        return Ok(false);
+        return Ok(Installed::Unflushed);
+    }
+    if !may() {
+        return Ok(Installed::Refused);
     }
     let position = wip.mark(&mut writer)?;
     wip.sync_log()?;
     let end = wip.log.end() / POSITION_BYTES;
+    let deleted: Vec<DeletedRange> =
+        deleted.iter().map(|range| DeletedRange { position, ..range.clone() }).collect();
     let mut run: Vec<Part<D>> = Vec::new();
     // From here on the manifest may name them.
     for mut part in written.parts.drain(..) {
@@ -288,7 +293,10 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
             let own: Run<D> = run.iter().filter_map(own).collect();
             let mut runs = before.runs.clone();
             runs.splice(0..0, (!own.is_empty()).then_some(own));
-            Version::new(runs, end, before.deleted.clone()).after(&before)
+            let mut ranges = before.deleted.clone();
+            let upper = buckets.upper(place);
+            ranges.extend(deleted.iter().filter_map(|range| range.within(&bucket.lower, upper)));
+            Version::new(runs, end, ranges).after(&before)
         })
         .collect();
     let states = buckets.iter().zip(&versions);
@@ -304,7 +312,9 @@ fn try_install<D: Device>(wip: &Wip<D>, written: &mut Written<'_, D>) -> Result<
         bucket.write().set_version(version);
     }
     drop((writer, guard));
-    Ok(true)
+    let bytes = run.iter().map(|part| part.table.table.file_bytes()).sum();
+    add(&wip.metrics.flush_bytes, bytes);
+    Ok(Installed::Done)
 }
 
 /// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
@@ -319,6 +329,54 @@ fn after_failed_edit<D: Device>(wip: &Wip<D>, run: &[Part<D>], error: Error) -> 
         run.iter().for_each(|part| wip.tables.remove_table(part.table.number));
     }
     Err(error)
+}
+
+/// Tables that are written one after the other, of versions in the order of their keys.
+pub(crate) struct TablesOut<'w, D: Device> {
+    pub(crate) written: Written<'w, D>,
+    output: Option<Output<D>>,
+    /// The key of the last version.
+    last: Option<Vec<u8>>,
+}
+
+impl<'w, D: Device> TablesOut<'w, D> {
+    pub(crate) fn new(wip: &'w Wip<D>) -> Self {
+        TablesOut { written: Written { wip, parts: Vec::new() }, output: None, last: None }
+    }
+
+    fn last(&self) -> Option<&[u8]> {
+        self.last.as_deref()
+    }
+
+    /// Adds a version without a number; true if a table was full before it.
+    pub(crate) fn add(&mut self, row: &Row<'_>) -> Result<bool> {
+        let wip = self.written.wip;
+        let part = wip.memory.bytes() / TABLE_PART;
+        let was_full = self.output.as_ref().is_some_and(|output| output.is_full(part));
+        if was_full {
+            self.end()?;
+        }
+        let buckets = wip.buckets();
+        let output = match &mut self.output {
+            Some(output) => output,
+            none => none.insert(Output::new(wip, &buckets, row.key)?),
+        };
+        let older = buckets.of(row.key).read().version.clone();
+        output.writer.add(row, older.older())?;
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(row.key);
+        Ok(was_full)
+    }
+
+    /// Makes the table durable that is being written, if any.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        if let Some(output) = self.output.take() {
+            let table = output.finish(self.written.wip, self.last.as_deref())?;
+            self.written.parts.extend(table);
+        }
+        Ok(())
+    }
 }
 
 /// A table that is being written.

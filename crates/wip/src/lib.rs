@@ -26,6 +26,7 @@ mod iterator;
 mod job;
 mod job_context;
 mod jobs;
+mod large_commit;
 mod memory;
 pub mod memtable;
 mod merge;

@@ -3,6 +3,7 @@
 use crate::contents::Contents;
 use crate::ingest::ingest_files;
 use crate::iterator::Iter;
+use crate::large_commit::commit_large;
 use crate::near::near_random;
 use crate::read::read_burst;
 use crate::snapshot::Held;
@@ -19,6 +20,7 @@ use silica_engine::{
 };
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Times that a commit looks again where a flush came between.
 const TRIES_MAX: usize = 8;
@@ -40,6 +42,9 @@ impl<D: Device> Ordered for Wip<D> {
         batch: &WriteBatch<'_>,
         durability: Durability,
     ) -> Result<bool> {
+        if self.checked_bytes(batch)? > self.record_bytes_max.load(Ordering::Relaxed) {
+            return self.spread_poison(commit_large(self, snapshot.sequence(), reads, batch));
+        }
         let Reads { keys, ranges, expires_unix_ms } = reads;
         for _ in 0..TRIES_MAX {
             let Some(mut quiet) = Quiet::since(self, snapshot.sequence(), ranges)? else {

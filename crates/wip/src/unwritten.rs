@@ -102,8 +102,8 @@ impl Quiet {
         if ranges.is_empty() {
             return Ok(Some(Quiet::default()));
         }
-        // Not between the mark of an ingest and its tables.
-        let writer = wip.lock_to_write();
+        // Not between the mark of an ingest and its tables. Who has writes wait may ask, too.
+        let writer = wip.writer.lock();
         let until = wip.log.end();
         drop(writer);
         let ranges: Vec<_> = ranges.iter().map(KeyRange::half_open).collect();

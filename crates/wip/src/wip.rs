@@ -18,7 +18,7 @@ use silica_engine::{
 };
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Longest key.
@@ -33,6 +33,8 @@ pub struct Wip<D: Device> {
     contents: Contents<D>,
     /// Held by an ingest: one at a time.
     pub(crate) ingests: Mutex<()>,
+    /// Commits of more bytes become tables at once: [`BATCH_BYTES_MAX`], or less in tests.
+    pub(crate) record_bytes_max: AtomicUsize,
     /// Bytes that the store had when it was opened.
     pub(crate) found_bytes: AtomicU64,
     pub(crate) memory: MemoryBudget,
@@ -77,6 +79,7 @@ impl<D: Device> Wip<D> {
         Wip {
             contents,
             ingests: Mutex::default(),
+            record_bytes_max: AtomicUsize::new(BATCH_BYTES_MAX),
             found_bytes: AtomicU64::new(0),
             memory: MemoryBudget::new(memory_bytes),
             jobs: Jobs::new(),
@@ -90,6 +93,13 @@ impl<D: Device> Wip<D> {
     #[inline]
     pub(crate) fn contents(&self) -> &Contents<D> {
         &self.contents
+    }
+
+    /// Has commits of more than `bytes` bytes take the way of those over [`BATCH_BYTES_MAX`]: so
+    /// tests try it with few entries.
+    #[doc(hidden)]
+    pub fn set_record_bytes_max(&self, bytes: usize) {
+        self.record_bytes_max.store(bytes.min(BATCH_BYTES_MAX), Ordering::Relaxed);
     }
 
     /// What jobs work with.

@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::{MutexGuard, TryLockError};
 
 /// The frame of an operation, whose value may lie where `pointer` says.
-fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
+pub(crate) fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> {
     match op.kind {
         OpKind::Delete => Frame::tombstone(op.key),
         // A range before the empty key is none, and was left out.
@@ -84,7 +84,7 @@ impl<D: Device> Wip<D> {
         quiet: &mut Quiet,
         durability: Durability,
     ) -> Result<bool> {
-        self.check_limits(batch)?;
+        check_record(self.checked_bytes(batch)?)?;
         if batch.has_ranges() {
             let lowers = moved_lowers(batch);
             let batch = with_lowers(batch, &lowers);
@@ -226,8 +226,11 @@ impl<D: Device> Wip<D> {
         }
     }
 
-    /// Refuses what is over a limit.
-    fn check_limits(&self, batch: &WriteBatch<'_>) -> Result<()> {
+    /// Bytes of the batch's record in the log, nearly.
+    ///
+    /// # Errors
+    /// `TooLarge` if a key or a value is over its limit.
+    pub(crate) fn checked_bytes(&self, batch: &WriteBatch<'_>) -> Result<usize> {
         let limits = &DESCRIPTOR.limits;
         // The bound of a range may be right behind the longest key.
         let bound_bytes_max = limits.key_bytes_max + 1;
@@ -247,7 +250,7 @@ impl<D: Device> Wip<D> {
                 total += upper_bytes;
             }
         }
-        at_most("batch", total, BATCH_BYTES_MAX)
+        Ok(total)
     }
 
     /// The writer, once writes are not held.
@@ -376,7 +379,7 @@ impl<D: Device> Wip<D> {
         Ok(())
     }
 
-    fn count_ops(&self, ops: &[Op<'_>]) {
+    pub(crate) fn count_ops(&self, ops: &[Op<'_>]) {
         let deletes = ops.iter().filter(|op| op.kind.is_delete()).count() as u64;
         let bytes = ops.iter().map(user_bytes).sum();
         self.metrics.count_write(ops.len() as u64 - deletes, deletes, bytes);
@@ -542,7 +545,7 @@ pub(crate) fn superseded<'k>(count: usize, key: impl Fn(usize) -> &'k [u8]) -> V
 }
 
 /// Operations of a batch that later ones supersede; some of its keys a later range may delete.
-fn superseded_ops(ops: &[Op<'_>]) -> Vec<usize> {
+pub(crate) fn superseded_ops(ops: &[Op<'_>]) -> Vec<usize> {
     let mut found = superseded(ops.len(), |i| ops[i].key);
     let ranges = ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, OpKind::DeleteRange(_)));
     for (at, range) in ranges {
@@ -557,6 +560,18 @@ fn superseded_ops(ops: &[Op<'_>]) -> Vec<usize> {
 pub(crate) fn user_bytes(op: &Op<'_>) -> u64 {
     let value = if let OpKind::Put(entry) = op.kind { entry.value.len() } else { 0 };
     (op.key.len() + value) as u64
+}
+
+/// Refuses a batch of so many bytes if it is too large for a record of the log.
+fn check_record(bytes: usize) -> Result<()> {
+    if bytes <= BATCH_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "a batch of {bytes} bytes is over the limit of {BATCH_BYTES_MAX} bytes; write several, or \
+         commit a transaction, which may be of any size"
+    );
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 fn at_most(what: &str, bytes: usize, max: usize) -> Result<()> {

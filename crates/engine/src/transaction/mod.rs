@@ -21,6 +21,8 @@
 //! - The commit happens if nobody has written, since `begin`, a key that `T` wrote or watches, nor
 //!   anything in a range that `T` deleted or watches (phantom protection). What others do to
 //!   other keys does not matter. The first to commit wins.
+//! - A commit may be of any size if the engine takes such ([`Ordered::commit`] says). Until then
+//!   the writes are in memory, which no engine counts.
 //! - A commit that fails has written nothing. After [`ErrorKind::Conflict`] the transaction is of
 //!   no more use; after any other error it may be committed again, or dropped.
 //! - An **exclusive** transaction has its turn from `begin` on: no other transaction of the store
@@ -244,7 +246,8 @@ impl Transaction {
     /// # Errors
     /// [`ErrorKind::Conflict`] if something has changed that must not have; [`ErrorKind::Busy`] if
     /// an exclusive transaction is open for longer than it may wait; [`ErrorKind::TooLarge`] if the
-    /// writes are over [`crate::Limits::batch_bytes_max`]; [`ErrorKind::Closed`] if it is over.
+    /// engine takes no commits over [`crate::Limits::batch_bytes_max`] and they are;
+    /// [`ErrorKind::Closed`] if it is over.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         if self.is_over {
             return Err(Error::new(
@@ -341,8 +344,8 @@ fn too_large(error: Error) -> Error {
         return error;
     }
     let message = format!(
-        "the writes of this transaction do not fit into one commit: {error}; commit in several \
-         transactions, or ingest sorted files, which are one step of any size"
+        "the writes of this transaction do not fit into one commit of this engine: {error}; commit \
+         them in several transactions, or migrate to an engine whose commits have no limit"
     );
     Error::new(ErrorKind::TooLarge, message)
 }

@@ -131,3 +131,41 @@ fn of_hashed_keys() {
 fn of_ordered_keys() {
     in_own_process("limits::of_ordered_keys", || round_trip("wip"));
 }
+
+/// A commit takes no more than the store's memory, however large it is: what it writes is in the
+/// memory of the program already.
+#[test]
+fn of_a_commit() {
+    in_own_process("limits::of_a_commit", || {
+        let temp = Temp(std::env::temp_dir().join(format!("silica-commit-{}", std::process::id())));
+        let options = OpenOptions::new()
+            .engine("wip")
+            .memory_bytes(MEMORY_BYTES)
+            .set("inline_value_bytes_max", "4KiB")
+            .durability(Durability::Buffered);
+        let store = options.open(&temp.0).expect("opens");
+        let keyspace = store.keyspace("default").expect("opens");
+        let (entries, value) = (50_000u64, value(4096));
+        let mut transaction = keyspace.transaction().expect("begins");
+        for n in 0..entries {
+            transaction.put(n.to_be_bytes(), &value);
+        }
+        let before = status("VmRSS:");
+        transaction.commit().expect("commits");
+        let taken = status("VmHWM:") - before;
+        // Of each entry its operation, its condition and its place in the order.
+        let limit = MEMORY_BYTES / 10 * 11 + PROCESS_BYTES + entries * 200;
+        println!("a commit of {} MiB took {} KiB", (entries * 4096) >> 20, taken >> 10);
+        assert!(taken <= limit, "{} of {} KiB", taken >> 10, limit >> 10);
+        assert_eq!(keyspace.range(..).expect("a range").count() as u64, entries);
+        let mut batch = silica::WriteBatch::new();
+        for _ in 0..entries {
+            batch.put(b"key", &value);
+        }
+        let error = keyspace.write(&batch).expect_err("over the limit");
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        assert!(error.to_string().contains("commit a transaction"), "{error}");
+        drop(keyspace);
+        store.verify().expect("verifies");
+    });
+}

@@ -210,6 +210,24 @@ fn crash_ranges() {
     assert!(testkit::crash_ranges(&mut tiny(), 1, 100, stride) > 50);
 }
 
+/// Every commit takes the way of those that are too large for the log.
+fn large_commits() -> WipHarness {
+    let open: silica_testkit::OpenOnFiles<_> = |device, options, environment| {
+        let wip = Wip::open(device, options, environment)?;
+        wip.set_record_bytes_max(0);
+        Ok(wip)
+    };
+    // Each flushes all memtables, which are to have something then.
+    FilesHarness::new(open, &[("memory_bytes", 1 << 20), ("first_buckets", 2)])
+}
+
+#[test]
+fn transactions_of_large_commits() {
+    testkit::transactions(&mut large_commits(), 1, 3, test_size(50, 500, 100_000));
+    testkit::live_transactions(&mut large_commits(), 2, test_size(200, 2_000, 100_000));
+    testkit::bookings(&mut large_commits(), 3, 3, test_size(50, 300, 100_000));
+}
+
 #[test]
 fn live_transactions() {
     for seed in 0..3 {
