@@ -30,7 +30,7 @@ impl<D: Device> Intake<D> {
             if is_first && !shape.is_given() {
                 // The one before was made for entries of another size.
                 let full = entries.min(u64::from(geometry.slots()) * FILL_PERCENT / 100);
-                fill_limit = staggered(&self.ground.config, full as u32, index);
+                fill_limit = staggered(self.ground.config.partitions(), full as u32, index);
             }
             geometry
         } else {

@@ -188,6 +188,7 @@ fn first_table<D: Device>(
     let memory_bytes = config.memory_bytes;
     let entries = entries_in_log(config, memory_bytes, entry_bytes);
     let geometry = config.shape.geometry(entries, memory_bytes);
-    let limit = if is_new { staggered(config, geometry.slots(), index) } else { u32::MAX };
+    let limit =
+        if is_new { staggered(config.partitions(), geometry.slots(), index) } else { u32::MAX };
     (CuckooTable::new(geometry, index as u64), limit)
 }

@@ -1,6 +1,6 @@
 //! The engine's options table and the configuration read from it.
 
-use crate::shape::{LOG_STORE_BLOCKS, Shape};
+use crate::shape::{BLOCK_BUCKETS_OPTION, LOG_STORE_BLOCKS, Shape};
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::READS_MAX;
 use silica_engine::OptionKind::{Choice, Count, Size};
@@ -166,6 +166,7 @@ impl Config {
     /// Reads `values`; `partition_bits_stored` is that of an existing store.
     pub(crate) fn new(values: &OptionValues, partition_bits_stored: Option<u32>) -> Result<Self> {
         let get = |name| values.value(OPTIONS, name);
+        let narrow = |name| get(name) as u32;
         let partitions = get("partitions");
         if !partitions.is_power_of_two() {
             let message = format!("option partitions: {partitions} is not a power of two");
@@ -186,7 +187,12 @@ impl Config {
             memory_bytes,
             room: Room::UNBOUNDED,
             partition_bits,
-            shape: Shape::new(values, partition_bits)?,
+            shape: Shape::new(
+                values,
+                partition_bits,
+                narrow("tag_bits"),
+                narrow(BLOCK_BUCKETS_OPTION),
+            )?,
             log_bytes_max,
             segment_bytes: get("segment_bytes"),
             merge_ratio_percent: get("merge_ratio_percent"),

@@ -5,7 +5,6 @@
 //! that will come, of which the one before tells: so many per byte of the log. Stores of one
 //! partition may differ in shape; each knows its own.
 
-use crate::options::{Config, OPTIONS};
 use silica_base::Result;
 use silica_engine::OptionValues;
 use silica_parts::cuckoo::{BLOCK_BUCKETS_LOG2_DEFAULT, BUCKET_SLOTS, Geometry};
@@ -22,6 +21,9 @@ const SLOT_BYTES: u64 = 6;
 /// How full tables get before an insert finds no place.
 pub(crate) const FILL_PERCENT: u64 = 90;
 
+/// The option of [`Shape`] for the buckets of a block.
+pub(crate) const BLOCK_BUCKETS_OPTION: &str = "log_store_block_buckets_log2";
+
 /// What the options say of the shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
@@ -34,16 +36,22 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Reads `values`; refuses what is no shape of a table.
-    pub(crate) fn new(values: &OptionValues, partition_bits: u32) -> Result<Self> {
-        let narrow = |n: u64| n as u32;
-        let log2 = "log_store_block_buckets_log2";
+    /// Reads what `values` were given; the bits of tags, and what
+    /// [`BLOCK_BUCKETS_OPTION`] is if nothing was given, come from the option table. Refuses what is
+    /// no shape of a table.
+    pub(crate) fn new(
+        values: &OptionValues,
+        partition_bits: u32,
+        tag_bits: u32,
+        block_buckets_log2_max: u32,
+    ) -> Result<Self> {
+        let given = |name| values.given(name).map(|n| n as u32);
         let shape = Shape {
             partition_bits,
-            tag_bits: values.value(OPTIONS, "tag_bits") as u32,
-            blocks: values.given("log_store_blocks").map(narrow),
-            block_buckets_log2: values.given(log2).map(narrow),
-            block_buckets_log2_max: values.value(OPTIONS, log2) as u32,
+            tag_bits,
+            blocks: given("log_store_blocks"),
+            block_buckets_log2: given(BLOCK_BUCKETS_OPTION),
+            block_buckets_log2_max,
         };
         shape.of(shape.blocks.unwrap_or(LOG_STORE_BLOCKS), shape.block_buckets_log2_max)?;
         Ok(shape)
@@ -82,7 +90,7 @@ impl Shape {
 
 /// The first tables of a new store are frozen at different fill levels, so that partitions are
 /// not converted all at once ever after.
-pub(crate) fn staggered(config: &Config, entries: u32, index: usize) -> u32 {
-    let share = u64::from(entries) * (index as u64 + 1) / config.partitions() as u64;
+pub(crate) fn staggered(partitions: usize, entries: u32, index: usize) -> u32 {
+    let share = u64::from(entries) * (index as u64 + 1) / partitions as u64;
     share.max(1) as u32
 }

@@ -1,7 +1,7 @@
 //! A bucket: a range of keys, its memtables and its runs.
 
-use crate::dead::Facts;
 use crate::deleted::{DeletedRange, DeletedRanges, deleted_at};
+use crate::facts::Facts;
 use crate::memtable::{Entries, Found, Full, Inserted, Memtable, Ordered};
 use crate::overlap::Older;
 use crate::policy::{RunShape, Shape};

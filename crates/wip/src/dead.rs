@@ -8,9 +8,9 @@
 //!    up, and the sooner it is compacted.
 
 use crate::bucket::Version;
+use crate::facts::{Clipped, Facts};
 use crate::policy::Shape;
 use crate::run::Part;
-use crate::table_writer::whole;
 use silica_device::Device;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,34 +19,6 @@ use std::sync::Arc;
 /// Buckets may both need the block at their border, and estimates are not worth a rewrite: less
 /// than one part in so many of a table counts as needed.
 const UNNEEDED_PART_MIN: u64 = 16;
-
-/// A part that does not see its whole table.
-struct Clipped {
-    table: u64,
-    /// Bytes that the part sees, and all of the table's blocks.
-    seen_bytes: u64,
-    bytes: u64,
-}
-
-/// What is known of a version's tables.
-pub(crate) struct Facts {
-    clipped: Vec<Clipped>,
-    /// Some entries expire.
-    expires: bool,
-}
-
-impl Facts {
-    fn of<D: Device>(version: &Version<D>) -> Self {
-        let parts = || version.runs.iter().flatten();
-        let clipped = parts().filter_map(|part| {
-            let (seen_bytes, bytes) = (part.bytes(), whole(part.table.clone(), 0, 0).bytes());
-            let table = part.table.number;
-            (seen_bytes < bytes).then_some(Clipped { table, seen_bytes, bytes })
-        });
-        let expires = parts().any(|part| part.table.table.expiries().is_some());
-        Facts { clipped: clipped.collect(), expires }
-    }
-}
 
 impl<D: Device> Part<D> {
     /// The part of the table's blocks that it sees.
@@ -57,7 +29,7 @@ impl<D: Device> Part<D> {
 
 impl<D: Device> Version<D> {
     fn known(&self) -> &Facts {
-        self.facts.get_or_init(|| Facts::of(self))
+        self.facts.get_or_init(|| Facts::of(&self.runs))
     }
 
     /// The shape as it is when all that expires by `over_ms` is dead.

@@ -16,6 +16,7 @@ use crate::dead::unneeded_bytes;
 use crate::deleted::DeletedRange;
 use crate::flush::Flush;
 use crate::job::{Claim, Job};
+use crate::job_list::{ASSIST_EVERY_BYTES, List, Pressure, WAIT_MAX};
 use crate::metrics::add;
 use crate::policy::{Demand, RANGES_MAX, READ_WEIGHT_USUAL, SKIPPED_BYTES, View, Work};
 use crate::step::Step;
@@ -24,14 +25,9 @@ use silica_base::{ErrorKind, Result};
 use silica_device::Device;
 use silica_engine::{Budget, Progress};
 use silica_parts::wal::POSITION_BYTES;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, TryLockError};
 
-/// Bytes of writes between two looks at the backlog; and where writers help, so that each time is
-/// short.
-const ASSIST_EVERY_BYTES: u64 = 64 << 10;
-const HELPING_EVERY_BYTES: u64 = 16 << 10;
 /// How far behind maintenance is where writers begin to help, where they begin to wait, and where
 /// they go no further before something has ended. 1 is where maintenance begins.
 const ASSIST_PRESSURE: f64 = 1.5;
@@ -56,8 +52,6 @@ const STEP_BYTES_MAX: u64 = 256 << 10;
 const ENDING_MAX: usize = 12;
 const ENDS_MAX: usize = 8;
 const ENDED_BYTES_MAX: u64 = 4 << 20;
-/// The longest wait of a writer for a job that others have in hand.
-const WAIT_MAX: Duration = Duration::from_millis(5);
 /// Memtables of less than one part in so many of the limit, or of so many bytes, are flushed
 /// together with others like them.
 const SMALL_PART: u64 = 256;
@@ -75,127 +69,12 @@ const ANSWERS_MAX: u32 = 64;
 /// A bucket with at most so many entries outside of tables may be joined with another.
 const JOIN_ENTRIES_MAX: usize = 1000;
 
-/// What is being done.
-struct List<D: Device> {
-    paused: Vec<Job<D>>,
-    /// Memtables that a paused or running job flushes, and their bytes.
-    flushing: Vec<Arc<Frozen>>,
-    /// Buckets on whose runs a job is at work.
-    busy: Vec<Arc<Bucket<D>>>,
-    /// How far compaction is behind, as it was when somebody last looked at all buckets, and how
-    /// often that is still good for an answer: only ends of jobs change it much.
-    compaction: f64,
-    answers_left: u32,
-    /// Threads that wait for what others have in hand.
-    waiting: usize,
-}
-
-/// The jobs of a store.
-pub(crate) struct Jobs<D: Device> {
-    list: Mutex<List<D>>,
-    /// Signalled when a job ends, or is put back while somebody waits for one.
-    ended: Condvar,
-    /// Threads that are in `maintain`, and the log's end when one last was.
-    inside: AtomicU64,
-    attended_at: AtomicU64,
-    /// The log's end when it was last said that nothing else is likely to be done soon: that holds
-    /// until somebody writes.
-    quiet_at: AtomicU64,
-    /// The last background work failed.
-    stuck: AtomicBool,
-    /// Writers helped when they last looked, and there was much to do.
-    helped: AtomicBool,
-    /// How far behind all was when somebody last looked.
-    seen: Mutex<Pressure>,
-}
-
-/// How far the kinds of work are behind; 1 is where each begins.
-#[derive(Debug, Clone, Copy, Default)]
-struct Pressure {
-    flush: f64,
-    log: f64,
-    compaction: f64,
-}
-
 /// The pressure of a log of `window` bytes that is to be flushed from `max` on. What it has more is
 /// memory that nobody else can do without, so past that it grows fast.
 fn log_pressure(window: u64, max: u64) -> f64 {
     let over = window.saturating_sub(max) as f64;
     let room = (max / LOG_OVER_PART).max(LOG_OVER_BYTES);
     window.min(max) as f64 / max.max(1) as f64 + over / room as f64 * (STOP_PRESSURE - 1.0)
-}
-
-impl Pressure {
-    fn most(&self) -> f64 {
-        self.flush.max(self.log).max(self.compaction)
-    }
-}
-
-impl<D: Device> Jobs<D> {
-    pub(crate) fn new() -> Self {
-        let (paused, flushing, busy) = Default::default();
-        let list = List { paused, flushing, busy, compaction: 0.0, answers_left: 0, waiting: 0 };
-        Jobs {
-            list: Mutex::new(list),
-            ended: Condvar::new(),
-            inside: AtomicU64::new(0),
-            attended_at: AtomicU64::new(0),
-            quiet_at: AtomicU64::new(u64::MAX),
-            stuck: AtomicBool::new(false),
-            helped: AtomicBool::new(false),
-            seen: Mutex::default(),
-        }
-    }
-
-    /// Bytes of writes after which a writer looks at the backlog.
-    #[inline]
-    pub(crate) fn assist_every(&self) -> u64 {
-        let helped = self.helped.load(Ordering::Relaxed);
-        if helped { HELPING_EVERY_BYTES } else { ASSIST_EVERY_BYTES }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List<D>> {
-        self.list.lock().expect("no panic while held")
-    }
-
-    /// Puts a job back, for anybody to go on with.
-    fn put_back(&self, job: Job<D>) {
-        let mut list = self.lock();
-        list.paused.push(job);
-        if list.waiting > 0 {
-            self.ended.notify_all();
-        }
-    }
-
-    /// Where others have jobs in hand: waits a while for one that ends or is put back.
-    pub(crate) fn wait_for_others(&self) -> bool {
-        let mut list = self.lock();
-        let others_work = !list.flushing.is_empty() || !list.busy.is_empty();
-        if others_work {
-            list.waiting += 1;
-            let woken = self.ended.wait_timeout(list, WAIT_MAX).expect("no panic while held");
-            list = woken.0;
-            list.waiting -= 1;
-        }
-        others_work
-    }
-}
-
-impl<D: Device> List<D> {
-    fn is_busy(&self, bucket: &Arc<Bucket<D>>) -> bool {
-        self.busy.iter().any(|other| Arc::ptr_eq(other, bucket))
-    }
-
-    fn is_flushing(&self, frozen: &Arc<Frozen>) -> bool {
-        self.flushing.iter().any(|other| Arc::ptr_eq(other, frozen))
-    }
-
-    /// Lets go what a job had to itself.
-    fn forget(&mut self, claim: &Claim<D>) {
-        self.flushing.retain(|frozen| !claim.frozen.iter().any(|own| Arc::ptr_eq(own, frozen)));
-        self.busy.retain(|bucket| !claim.buckets.iter().any(|own| Arc::ptr_eq(own, bucket)));
-        self.answers_left = 0;
-    }
 }
 
 impl<D: Device> Wip<D> {

@@ -21,6 +21,7 @@ use crate::bucket::Version;
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
 use crate::metrics::add;
+use crate::value_jobs::ValueJob;
 use crate::wip::Wip;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
@@ -30,8 +31,8 @@ use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::value_log::{self, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
 use silica_parts::wal::POSITION_BYTES;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering;
 
 /// Bytes of values after which a writer looks at the garbage.
 const ASSIST_EVERY_BYTES: u64 = 1 << 20;
@@ -39,32 +40,6 @@ const ASSIST_EVERY_BYTES: u64 = 1 << 20;
 const ASSIST_BYTES_PER_BYTE: u64 = 4;
 /// Segments of garbage that are never too much.
 const GARBAGE_SEGMENTS: u64 = 2;
-
-/// What is being reclaimed.
-pub(crate) struct ValueJob<F> {
-    reclaim: Option<Reclaim<F>>,
-    /// Segments whose values are elsewhere, and where the log ended then.
-    emptied: Vec<(u32, u64)>,
-}
-
-/// The upkeep of the value log.
-pub(crate) struct ValueJobs<F> {
-    job: Mutex<ValueJob<F>>,
-    /// Bytes of values since a writer last looked at the garbage.
-    debt_bytes: AtomicU64,
-}
-
-impl<F> ValueJobs<F> {
-    pub(crate) fn new() -> Self {
-        let job = ValueJob { reclaim: None, emptied: Vec::new() };
-        ValueJobs { job: Mutex::new(job), debt_bytes: AtomicU64::new(0) }
-    }
-
-    /// While this is held, no segment is reclaimed.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ValueJob<F>> {
-        self.job.lock().expect("no panic while held")
-    }
-}
 
 /// The newest version of a key, as far as moving its value goes.
 struct Newest {

@@ -2,12 +2,12 @@
 
 use crate::contents::Contents;
 use crate::job_context::JobContext;
-use crate::jobs::Jobs;
+use crate::job_list::Jobs;
 use crate::memory::MemoryBudget;
 use crate::read::{read_at_hand, read_burst};
 use crate::report::report_buckets;
 use crate::space::{SpaceAccount, SpaceContext};
-use crate::values::ValueJobs;
+use crate::value_jobs::ValueJobs;
 use crate::verify::verify_all;
 use silica_base::{ErrorKind, Result};
 use silica_device::Device;
