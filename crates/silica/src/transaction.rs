@@ -173,7 +173,8 @@ impl Transaction {
     /// [`Transaction::get_for_update`], or anything in a range deleted here or read with
     /// [`Transaction::range_for_update`], was written by somebody else since the transaction began,
     /// or an entry read so has expired: begin it anew. `Busy` if an exclusive transaction is open
-    /// for longer than it may wait. `TooLarge` if the writes do not fit into one batch.
+    /// for longer than it may wait. `TooLarge` if the writes are over what the engine
+    /// takes in one commit; `wip` takes any number.
     pub fn commit(self) -> Result<()> {
         let durability = self.keyspace.durability();
         self.commit_with(durability)
