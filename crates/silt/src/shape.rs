@@ -36,9 +36,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Reads what `values` were given; the bits of tags, and what
-    /// [`BLOCK_BUCKETS_OPTION`] is if nothing was given, come from the option table. Refuses what is
-    /// no shape of a table.
+    /// Reads what `values` were given; the bits of tags, and what [`BLOCK_BUCKETS_OPTION`] is if
+    /// nothing was given, come from the option table. Refuses what is no shape of a table.
     pub(crate) fn new(
         values: &OptionValues,
         partition_bits: u32,

@@ -2,9 +2,10 @@
 //! in the order of the log. Its sequence numbers are positions of the log, as those of snapshots.
 //!
 //! What is no batch of the log begins another stream: a store that is opened, cleared while nobody
-//! holds a snapshot, takes in sorted files, or a commit that is too large for the log. Values that only move are no change. The manifest has the
-//! histories of the streams (docs/formats/wip-manifest.md), and an opening fills the ring with the
-//! batches that the log still has: so readers go on behind it.
+//! holds a snapshot, takes in sorted files, or a commit that is too large for the log. Values that
+//! only move are no change. The manifest has the histories of the streams
+//! (docs/formats/wip-manifest.md), and an opening fills the ring with the batches that the log
+//! still has: so readers go on behind it.
 //!
 //! Invariant: a history is in the manifest before the log segment of its first batch. It may be
 //! later than the opening if the disk was full then: see [`Contents::register_segment`].
