@@ -4,8 +4,10 @@
 mod complete;
 mod dots;
 mod dump;
+mod functions;
 mod import;
 mod library;
+mod regexp;
 mod shell;
 mod show;
 mod sink;

@@ -159,14 +159,15 @@ impl Shell {
             interrupted: signals::interruption()?,
             results: Vec::new(),
         };
-        shell.settle();
+        shell.settle()?;
         Ok(shell)
     }
 
     /// Tells a connection that was just opened what this shell wants of it.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<()> {
         self.sql.set_busy_timeout(BUSY_TIMEOUT);
         self.sql.set_interruption(Arc::clone(&self.interrupted));
+        super::functions::add(&mut self.sql)
     }
 
     /// A shell on the database in the keyspace `name` of a store.
@@ -190,8 +191,7 @@ impl Shell {
         self.sql = Sql::open(":memory:").map_err(failed)?;
         self.sql = open(database, opening)?;
         self.opening = opening;
-        self.settle();
-        Ok(())
+        self.settle()
     }
 
     /// Runs the lines and statements of a script as they come: whoever writes them may wait for
