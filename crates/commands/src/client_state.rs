@@ -98,11 +98,12 @@ impl ClientState {
     }
 
     /// Tells the register what the connection holds: `output_bytes` of replies that wait, and
-    /// `held_bytes` in all.
-    pub fn note_bytes(&self, output_bytes: usize, held_bytes: usize) {
+    /// `held_bytes` in all, of which requests that are not yet answered take `request_bytes`.
+    pub fn note_bytes(&self, output_bytes: usize, held_bytes: usize, request_bytes: usize) {
         self.client.input_bytes.store(self.input.len(), Relaxed);
         self.client.output_bytes.store(output_bytes, Relaxed);
         self.client.held_bytes.store(held_bytes, Relaxed);
+        self.client.request_bytes.store(request_bytes, Relaxed);
     }
 
     /// True if a parser has seen the beginning of a request and waits for more of it.

@@ -52,6 +52,8 @@ pub struct Client {
     pub(crate) output_bytes: AtomicUsize,
     /// Bytes held in all, as the memory cap counts them.
     pub(crate) held_bytes: AtomicUsize,
+    /// Of these, what requests take that are not yet answered.
+    pub(crate) request_bytes: AtomicUsize,
     /// What is kept for it beside its buffers: names, channels, patterns, prefixes.
     pub(crate) kept: Share,
     /// What it held when it was told to go; 0 before.
@@ -201,6 +203,7 @@ impl Clients {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             held_bytes: AtomicUsize::new(0),
+            request_bytes: AtomicUsize::new(0),
             kept: Share::new(budget),
             leaving_bytes: AtomicUsize::new(0),
             no_evict: AtomicBool::new(false),
@@ -229,18 +232,51 @@ impl Clients {
     }
 
     /// The connection that holds most, at least `bytes_min` bytes; one that must not be evicted
-    /// only if there is no other.
+    /// only if there is no other. What its requests take counts only between equals: they are
+    /// answered soon or refused, while what is not read may lie for ever.
     pub(crate) fn largest(&self, bytes_min: usize) -> Option<Arc<Client>> {
         let list = self.list();
         let stays = |client: &&Arc<Client>| {
             client.leaving_bytes.load(Relaxed) == 0 && client.all_bytes() >= bytes_min
         };
-        let rank = |client: &&Arc<Client>| (!client.no_evict.load(Relaxed), client.all_bytes());
+        let rank = |client: &&Arc<Client>| {
+            let all = client.all_bytes();
+            let lying = all.saturating_sub(client.request_bytes.load(Relaxed));
+            (!client.no_evict.load(Relaxed), lying, all)
+        };
         list.values().filter(stays).max_by_key(rank).cloned()
     }
 
     /// All connections, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.list().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_read_goes_before_who_asks() {
+        let (clients, budget) = (Clients::default(), Budget::new(8 << 20));
+        let peer = Address::Ip(([127, 0, 0, 1], 1).into());
+        let add = |held: usize, requests: usize| {
+            let client = clients.add((0, 0), (peer.clone(), peer.clone()), 0, &budget);
+            client.held_bytes.store(held, Relaxed);
+            client.request_bytes.store(requests, Relaxed);
+            client.id
+        };
+        let largest = || clients.largest(4096).map(|client| client.id);
+        let (idle, asking) = (add(1000, 0), add(600_000, 500_000));
+        assert_eq!(largest(), Some(asking));
+        let silent = add(300_000, 0);
+        assert_eq!(largest(), Some(silent));
+        clients.get(silent).unwrap().no_evict.store(true, Relaxed);
+        assert_eq!(largest(), Some(asking));
+        clients.remove(asking);
+        assert_eq!(largest(), Some(silent));
+        clients.remove(silent);
+        assert_eq!((largest(), clients.get(idle).is_some()), (None, true));
     }
 }

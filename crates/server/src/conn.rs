@@ -209,12 +209,17 @@ impl Conn {
     /// listens to, watches and has queued.
     pub(crate) fn held_bytes(&self) -> usize {
         CONNECTION_BYTES
-            + self.state.held_bytes()
+            + self.request_bytes()
             + self.out.held_bytes()
             + self.messages.capacity()
+            + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+    }
+
+    /// Of that, what requests take that are not yet answered.
+    pub(crate) fn request_bytes(&self) -> usize {
+        self.state.held_bytes()
             + self.planned.as_ref().map_or(0, |work| work.input.held_bytes())
             + self.in_flight.unwrap_or(0)
-            + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
     /// Reads once into `scratch` and keeps what came. `Ok(0)` where nothing came.

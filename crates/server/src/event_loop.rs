@@ -561,7 +561,7 @@ impl EventLoop {
         if held == before && queued == 0 {
             return;
         }
-        conn.state.note_bytes(conn.out.len(), held + queued);
+        conn.state.note_bytes(conn.out.len(), held + queued, conn.request_bytes());
         self.uncounted_bytes += held as isize - before as isize;
         if self.uncounted_bytes.unsigned_abs() > UNCOUNTED_BYTES_MAX {
             self.settle_bytes();
