@@ -1,6 +1,7 @@
 //! `silica probe`: what this machine can do.
 
 use crate::args::ProbeArgs;
+use crate::text::object_of;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use silica::device::blocks::QueueLimits;
@@ -109,7 +110,7 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
     let Machine { cores, memory, device, survival, processor } = machine;
     let mib = f64::from(1 << 20);
     let curve = |points: &[(f64, f64)]| -> Value {
-        points.iter().map(|(x, y)| (x.to_string(), json!(y))).collect::<Map<_, _>>().into()
+        object_of(points.iter().map(|(x, y)| (x.to_string(), json!(y)))).into()
     };
     output.line(format!("cores                  {cores}"))?;
     output.line(format!("memory                 {:.0} MiB free", memory.bytes as f64 / mib))?;
@@ -142,7 +143,7 @@ fn show(machine: &Machine, output: &mut Output) -> Result<()> {
             "engine {engine:<14}  get {get} ns, miss {miss} ns, put {put} ns, rewrite {rewrite} ns"
         ))?;
         let fields = of.fields().map(|(name, ns)| (name.to_string(), json!(*ns)));
-        times.insert(engine.into(), Value::Object(fields.into_iter().collect()));
+        times.insert(engine.into(), object_of(fields).into());
     }
     let object = output.object();
     object.insert("processor_ns".into(), times.into());

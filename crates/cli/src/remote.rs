@@ -2,6 +2,7 @@
 
 use crate::args::Verb;
 use crate::resp::{Reply, Resp, database_of, password};
+use crate::text::object_of;
 use clap::Args;
 use serde_json::{Map, Value};
 use silica::{Error, ErrorKind, Result};
@@ -163,11 +164,10 @@ fn job(server: &mut Remote, words: &[&str], output: &mut Output) -> Result<()> {
 
 fn stats(server: &mut Remote, global: &Global, output: &mut Output) -> Result<()> {
     let text = server.text(&["SILICA.STATS"])?;
-    let values: Map<String, Value> = text
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .filter_map(|(name, value)| Some((name.to_string(), value.parse::<f64>().ok()?.into())))
-        .collect();
+    let number =
+        |(name, value): (&str, &str)| Some((name.to_string(), value.parse::<f64>().ok()?.into()));
+    let values = text.lines().filter_map(|line| line.split_once(' '));
+    let values = object_of(values.filter_map(number));
     let engine = text.lines().find_map(|line| line.strip_prefix("engine ")).unwrap_or_default();
     output.line(format!("keyspace '{}', engine {engine}", global.keyspace))?;
     for metric in silica::metrics() {

@@ -2,7 +2,8 @@
 
 use crate::args::GetArgs;
 use crate::resp::database_of;
-use serde_json::{Map, Value, json};
+use crate::text::object_of;
+use serde_json::{Value, json};
 use silica::{Error, ErrorKind, Result, StageTimes};
 use silica_console::{Global, Output};
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Told {
         let stages = self.stages.iter().map(|(name, nanoseconds, times)| {
             (name.clone(), json!({ "nanoseconds": nanoseconds, "times": times }))
         });
-        json!({ "nanoseconds": self.nanoseconds(), "stages": stages.collect::<Map<_, _>>() })
+        json!({ "nanoseconds": self.nanoseconds(), "stages": object_of(stages) })
     }
 }
 

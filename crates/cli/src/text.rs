@@ -26,6 +26,14 @@ pub(crate) fn show(bytes: &[u8], hex: bool) -> String {
     if hex { to_hex(bytes) } else { escape(bytes) }
 }
 
+/// An object of `fields`. Its code is small: `collect` sorts, by code of its own for each kind of
+/// iterator.
+pub(crate) fn object_of(fields: impl IntoIterator<Item = (String, Value)>) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.extend(fields);
+    object
+}
+
 /// Adds `name` to an object: as text where the bytes are UTF-8, else as `name_hex`.
 pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8], hex: bool) {
     match std::str::from_utf8(bytes) {

@@ -3,6 +3,7 @@
 mod trace;
 
 use crate::args::TuneArgs;
+use crate::text::object_of;
 use serde_json::{Map, Value, json};
 use silica::tune::recommend::{
     Bounds, Candidate, Choice, FlashAdvice, Needs, Prediction, Prices, Question, Recommendation,
@@ -294,8 +295,8 @@ pub(crate) fn flash_json(advice: &FlashAdvice) -> Value {
 }
 
 fn choice_json(choice: &Choice) -> Value {
-    let options: Map<String, Value> =
-        options(choice).into_iter().map(|(name, text)| (name.to_string(), text.into())).collect();
+    let options = options(choice).into_iter().map(|(name, text)| (name.to_string(), text.into()));
+    let options = object_of(options);
     let mut value = prediction_json(&choice.prediction);
     value["engine"] = choice.engine.into();
     value["options"] = options.into();
@@ -305,10 +306,10 @@ fn choice_json(choice: &Choice) -> Value {
 
 /// A prediction for programs.
 pub(crate) fn prediction_json(p: &Prediction) -> Value {
-    let written: Map<String, Value> =
-        p.cost.written.iter().map(|(name, amount)| (name.to_string(), json!(amount))).collect();
-    let resources: Map<String, Value> =
-        p.resources.iter().map(|(r, seconds)| (r.name().to_string(), json!(seconds))).collect();
+    let written = p.cost.written.iter().map(|(name, amount)| (name.to_string(), json!(amount)));
+    let written = object_of(written);
+    let resources = p.resources.iter().map(|(r, seconds)| (r.name().to_string(), json!(seconds)));
+    let resources = object_of(resources);
     json!({
         "throughput_ops": p.throughput,
         "bottleneck": p.bottleneck().name(),

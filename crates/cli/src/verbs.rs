@@ -5,6 +5,7 @@ use crate::objects::{Found, check_all};
 use crate::picture::Picture;
 use crate::resp::{Resp, database_of, password};
 use crate::session::Session;
+use crate::text::object_of;
 use crate::{expiry, scan, text};
 use serde_json::{Map, Value, json};
 use silica::tune::Workload;
@@ -153,8 +154,7 @@ fn stats(session: &Session, output: &mut Output) -> Result<()> {
             output.line(format!("{:<36} {:>16}  {}", metric.name, number(*value), metric.doc))?;
         }
     }
-    let values: Map<String, Value> =
-        metrics.0.iter().map(|(n, v)| ((*n).to_string(), json!(v))).collect();
+    let values = object_of(metrics.0.iter().map(|(n, v)| ((*n).to_string(), json!(v))));
     let object = output.object();
     object.insert("keyspace".into(), keyspace.name().into());
     object.insert("engine".into(), engine.into());
@@ -283,13 +283,9 @@ fn inspect(session: &Session, output: &mut Output) -> Result<()> {
             picture.lines().iter().try_for_each(|l| output.line(format!("  {l}")))?;
         }
         text.lines().try_for_each(|l| output.line(format!("  {l}")))?;
-        let options: Map<String, Value> =
-            info.options.into_iter().map(|(n, v)| (n, v.into())).collect();
-        let fields: Map<String, Value> = text
-            .lines()
-            .filter_map(|l| l.split_once(": "))
-            .map(|(n, v)| (n.trim().to_string(), v.into()))
-            .collect();
+        let options = object_of(info.options.into_iter().map(|(n, v)| (n, v.into())));
+        let fields = text.lines().filter_map(|l| l.split_once(": "));
+        let fields = object_of(fields.map(|(n, v)| (n.trim().to_string(), v.into())));
         keyspaces.push(json!({
             "name": info.name,
             "engine": info.engine,

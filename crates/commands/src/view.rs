@@ -104,7 +104,9 @@ impl Service {
     pub fn clients_seen(&self, count: usize) -> Vec<ClientView> {
         let now_ms = self.unix_ms();
         let mut all = self.clients.all();
-        all.sort_by_key(|client| (std::cmp::Reverse(client.all_bytes()), client.id));
+        silica_base::compact_sort_by_key(&mut all, |client| {
+            (std::cmp::Reverse(client.all_bytes()), client.id)
+        });
         all.truncate(count);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seconds = |since: u64| now_ms.saturating_sub(since) / 1000;

@@ -167,7 +167,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         loop {
             let loads = self.flash.loads();
             let mut channels: Vec<u32> = (0..loads.len() as u32).collect();
-            channels.sort_by_key(|channel| loads[*channel as usize]);
+            silica_base::compact_sort_by_key(&mut channels, |channel| loads[*channel as usize]);
             for channel in channels {
                 if let Some(block) = self.flash.take(channel)? {
                     return Ok(Some(block));

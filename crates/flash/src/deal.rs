@@ -16,7 +16,9 @@ pub(crate) fn deal(
             let luns = channel * geometry.luns..(channel + 1) * geometry.luns;
             let mut free: Vec<u32> = luns.filter(|lun| erases[*lun as usize].is_some()).collect();
             // From the back, where they are taken.
-            free.sort_by_key(|lun| std::cmp::Reverse((erases[*lun as usize], *lun)));
+            silica_base::compact_sort_by_key(&mut free, |lun| {
+                std::cmp::Reverse((erases[*lun as usize], *lun))
+            });
             free
         })
         .collect();

@@ -103,7 +103,9 @@ impl<G: Ground> Lfs<G> {
                 (score, segment, of.live)
             })
             .collect();
-        candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        silica_base::compact_sort_by(&mut candidates, |a, b| {
+            b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+        });
         // Copies, the log and a checkpoint need some of what is free.
         let spare = u64::from(self.ground.free()).saturating_sub(2);
         let keep =

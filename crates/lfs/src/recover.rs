@@ -246,7 +246,7 @@ fn look<G: Ground>(ground: &G) -> Result<Found> {
     for (_, segment) in begun {
         walk(ground, segment, &mut found)?;
     }
-    found.batches.sort_by_key(|batch| batch.header.sequence);
+    silica_base::compact_sort_by_key(&mut found.batches, |batch| batch.header.sequence);
     Ok(found)
 }
 

@@ -59,7 +59,7 @@ impl Inodes {
             let shard = shard.read().expect("no panic while locked");
             all.extend(shard.iter().map(|(ino, node)| (*ino, node.clone())));
         }
-        all.sort_by_key(|(ino, _)| *ino);
+        silica_base::compact_sort_by_key(&mut all, |(ino, _)| *ino);
         all
     }
 

@@ -200,7 +200,9 @@ impl ExpiriesBuilder {
 
     /// The distribution of all that came.
     pub fn finish(mut self) -> Expiries {
-        self.samples.sort_unstable_by_key(|sample| sample.expiring.expires_unix_ms);
+        silica_base::compact_sort_by_key(&mut self.samples, |sample| {
+            sample.expiring.expires_unix_ms
+        });
         let last = self.expiries.last_unix_ms;
         for (bytes, of) in [
             (&mut self.expiries.here, (|sample| sample.expiring.bytes) as fn(&Sample) -> u64),

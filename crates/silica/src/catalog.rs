@@ -96,7 +96,7 @@ impl Catalog {
     pub(crate) fn add(&mut self, record: Record) {
         self.next_id = self.next_id.max(record.id + 1);
         self.keyspaces.push(record);
-        self.keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+        silica_base::compact_sort_by(&mut self.keyspaces, |a, b| a.name.cmp(&b.name));
     }
 
     /// Keeps an option of the keyspace `name`.

@@ -144,7 +144,7 @@ impl Out {
                 at += HEADER_BYTES + noted.bytes.len();
             }
         }
-        order.sort_by_key(|(nanos, ..)| *nanos);
+        silica_base::compact_sort_by_key(&mut order, |(nanos, ..)| *nanos);
         let mut key = Vec::new();
         for (nanos, number, at) in order {
             let Some(noted) = Noted::read(&chunks[number], at) else { continue };

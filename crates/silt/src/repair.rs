@@ -156,7 +156,7 @@ fn put_aside<D: Device>(device: &D) -> Result<String> {
     }
     directory.sync_dir()?;
     // A store without its `CURRENT` does not open, so this goes before what it stands for.
-    names.sort_by_key(|name| name != manifest::CURRENT);
+    silica_base::compact_sort_by_key(&mut names, |name| name != manifest::CURRENT);
     for name in &names {
         device.remove(name)?;
         if name == manifest::CURRENT {
@@ -171,7 +171,7 @@ fn put_aside<D: Device>(device: &D) -> Result<String> {
 fn put_in_place<D: Device>(device: &D, made: &str) -> Result<()> {
     let directory = device.subdirectory(made)?;
     let mut names = directory.list()?;
-    names.sort_by_key(|name| (name == WHOLE, name == manifest::CURRENT));
+    silica_base::compact_sort_by_key(&mut names, |name| (name == WHOLE, name == manifest::CURRENT));
     for name in names.iter().filter(|name| *name != WHOLE) {
         if name == manifest::CURRENT {
             device.sync_dir()?;
@@ -272,7 +272,7 @@ impl<'d, D: Device> Salvage<'d, D> {
                 Some((kind, table_number(name)?))
             });
             let mut tables: Vec<_> = numbered.collect();
-            tables.sort_by_key(|(_, number)| *number);
+            silica_base::compact_sort_by_key(&mut tables, |(_, number)| *number);
             return tables;
         };
         let of = |partition: &PartitionState| {

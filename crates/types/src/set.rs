@@ -135,7 +135,7 @@ pub fn intersect(
     each: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<()> {
     let mut order: Vec<usize> = (0..sets.len()).collect();
-    order.sort_by_key(|at| sets[*at].len(0));
+    silica_base::compact_sort_by_key(&mut order, |at| sets[*at].len(0));
     let mut cursors = vec![Cursor::default(); sets.len()];
     let Some((&first, others)) = order.split_first() else { return Ok(()) };
     let mut wanted = cursors[first].start(&mut sets[first].tree(0, pages))?;

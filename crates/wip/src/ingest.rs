@@ -92,7 +92,7 @@ pub(crate) fn ingest_files<D: Device>(
         .iter()
         .map(|file| open_source(wip, file).map_err(|error| of_file(&file.shown, error)))
         .collect::<Result<Vec<Source<D>>>>()?;
-    sources.sort_by(|a, b| a.first.cmp(&b.first));
+    silica_base::compact_sort_by(&mut sources, |a, b| a.first.cmp(&b.first));
     if let Some(pair) = sources.windows(2).find(|pair| pair[0].last >= pair[1].first) {
         return Err(overlap(&pair[0], &pair[1]));
     }

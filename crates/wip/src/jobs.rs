@@ -336,7 +336,7 @@ impl<D: Device> Wip<D> {
         }
         let window = |at: u64| self.log.end().saturating_sub(at * POSITION_BYTES);
         let log_max = self.log_bytes_max();
-        free.sort_unstable_by_key(|(at, ..)| *at);
+        silica_base::compact_sort_by_key(&mut free, |(at, ..)| *at);
         let Some((tail, tail_bytes, first)) = free.first().copied() else { return Vec::new() };
         let small = (self.memtable_bytes_max() / SMALL_PART).max(SMALL_BYTES);
         let mut chosen = vec![first];

@@ -187,7 +187,7 @@ impl MemoryBudget {
             directories += stores.directory_bytes();
             tables.extend_from_slice(stores.version.tables());
         }
-        tables.sort_unstable_by_key(|table| table.number);
+        silica_base::compact_sort_by_key(&mut tables, |table| table.number);
         tables.dedup_by_key(|table| table.number);
         let sum = |of: fn(&TableMemory) -> u64| tables.iter().map(of).sum();
         Taken {
@@ -213,7 +213,7 @@ impl MemoryBudget {
                 tables.push(Placed { number, table, is_oldest });
             }
         }
-        tables.sort_unstable_by_key(|placed| placed.number);
+        silica_base::compact_sort_by_key(&mut tables, |placed| placed.number);
         tables.dedup_by_key(|placed| placed.number);
         tables
     }

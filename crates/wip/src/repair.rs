@@ -388,7 +388,7 @@ impl<'d, D: Device> Salvage<'d, D> {
         directory.sync_dir()?;
         let mut names = self.names.clone();
         // A store without its `CURRENT` does not open, so this goes before what it stands for.
-        names.sort_by_key(|name| name != manifest::CURRENT);
+        silica_base::compact_sort_by_key(&mut names, |name| name != manifest::CURRENT);
         let stay: Vec<_> =
             state.values.segments.iter().map(|number| value_log::name(*number)).collect();
         for name in names.iter().filter(|name| !stay.contains(name)) {

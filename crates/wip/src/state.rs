@@ -419,7 +419,9 @@ fn decode_before_histories(fields: &mut Fields<'_>) -> Option<StoreState> {
 fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
     let before = decode_before_histories(fields)?;
     let histories = list(fields, decode_link)?;
-    let buckets: BTreeMap<_, _> = list(fields, decode_bucket)?.into_iter().collect();
+    // Not collected, which would be a sort of its own for this one list.
+    let mut buckets = BTreeMap::new();
+    buckets.extend(list(fields, decode_bucket)?);
     let state = StoreState { histories, buckets, ..before };
     state.buckets.contains_key(&[][..]).then_some(state)
 }

@@ -190,7 +190,7 @@ impl<D: Device> TableFiles<D> {
             return Ok(());
         }
         // It keeps those of one key in the order in which they came.
-        pending.sort_by(|a, b| a.key.cmp(&b.key));
+        silica_base::compact_sort_by(&mut pending, |a, b| a.key.cmp(&b.key));
         let mut writer = self.writer(u64::MAX);
         for (at, entry) in pending.iter().enumerate() {
             if pending.get(at + 1).is_none_or(|next| next.key != entry.key) {

@@ -25,8 +25,12 @@ const FLAGS: &str = concat!(
     r#"--cfg getrandom_backend="linux_getrandom""#
 );
 
-/// Nothing unwinds through what is compiled from C.
-const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
+/// Nothing unwinds through what is compiled from C, and of Zstandard's searches for matches only
+/// those of the level that tables use are there.
+const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables \
+    -DZSTD_EXCLUDE_GREEDY_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_LAZY_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_LAZY2_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTLAZY2_BLOCK_COMPRESSOR \
+    -DZSTD_EXCLUDE_BTOPT_BLOCK_COMPRESSOR -DZSTD_EXCLUDE_BTULTRA_BLOCK_COMPRESSOR";
 
 /// What the program may weigh: it is fetched over lines that are not always fast.
 const BYTES_MAX: u64 = 20_000_000;

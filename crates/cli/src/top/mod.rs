@@ -8,6 +8,7 @@ mod terminal;
 use self::sample::{Sample, Span};
 use self::shown::{Figures, figures};
 use crate::resp::{Resp, password};
+use crate::text::object_of;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use silica::{Error, ErrorKind, Result};
@@ -98,7 +99,7 @@ fn fields(sample: &Sample) -> Map<String, Value> {
         (_, Ok(number)) if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') => json!(number),
         _ => json!(text),
     };
-    sample.fields.iter().map(|(name, text)| (name.clone(), value(text))).collect()
+    object_of(sample.fields.iter().map(|(name, text)| (name.clone(), value(text))))
 }
 
 /// What happened in a second of the span; `null` for what this server does not tell.

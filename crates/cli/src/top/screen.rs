@@ -206,10 +206,16 @@ impl Screen {
     fn draw_clients(&self, frame: &mut Frame<'_>, area: Rect) {
         let mut clients: Vec<&Client> = self.after.clients.iter().collect();
         match self.sort {
-            Sort::Memory => clients.sort_by_key(|c| std::cmp::Reverse(c.bytes)),
-            Sort::Idle => clients.sort_by_key(|c| c.idle_s),
-            Sort::Age => clients.sort_by_key(|c| std::cmp::Reverse(c.age_s)),
-            Sort::Address => clients.sort_by(|a, b| a.address.cmp(&b.address)),
+            Sort::Memory => {
+                silica_base::compact_sort_by_key(&mut clients, |c| std::cmp::Reverse(c.bytes))
+            }
+            Sort::Idle => silica_base::compact_sort_by_key(&mut clients, |c| c.idle_s),
+            Sort::Age => {
+                silica_base::compact_sort_by_key(&mut clients, |c| std::cmp::Reverse(c.age_s))
+            }
+            Sort::Address => {
+                silica_base::compact_sort_by(&mut clients, |a, b| a.address.cmp(&b.address))
+            }
         }
         if self.is_reversed {
             clients.reverse();

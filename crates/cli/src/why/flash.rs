@@ -1,8 +1,9 @@
 //! `silica why` of a server's cache on flash.
 
 use super::{Told, figure_json};
+use crate::text::object_of;
 use crate::tune::{Asked, flash_json};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use silica::Result;
 use silica::tune::recommend::why_flash_cache;
 use silica_console::Output;
@@ -14,8 +15,8 @@ pub(super) fn show(told: &Told, asked: &Asked, output: &mut Output) -> Result<()
     answer.to_string().lines().try_for_each(|line| output.line(line))?;
     asked.notes.iter().try_for_each(|note| output.line(format!("note: {note}")))?;
     let figures: Vec<Value> = answer.figures.iter().map(figure_json).collect();
-    let told_of: Map<String, Value> =
-        answer.told.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
+    let told_of = answer.told.iter().map(|(name, value)| (name.to_string(), json!(value)));
+    let told_of = object_of(told_of);
     let what_if: Vec<Value> = answer
         .what_if
         .iter()

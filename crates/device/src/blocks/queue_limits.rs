@@ -49,7 +49,7 @@ impl QueueLimits {
             .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
             .map(|(name, path)| (name, QueueLimits { queue: path.join("queue") }))
             .collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
+        silica_base::compact_sort_by(&mut all, |a, b| a.0.cmp(&b.0));
         all
     }
 

@@ -49,8 +49,8 @@ const AHEAD_PART: u64 = 8;
 const WRITE_OUT_BYTES: u64 = 1 << 20;
 /// Bytes that leave the page tables before a sync at least: a few pages are as quick by themselves.
 const UNMAPPED_BYTES_MIN: u64 = 64 << 10;
-/// Written to pages to come.
-static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+/// Bytes of zeroes that are written at once to pages to come, at most.
+const FOLIO_BYTES_MAX: usize = 64 << 10;
 
 /// A log of a [`super::FileDevice`].
 pub struct MappedLog {
@@ -197,10 +197,10 @@ impl MappedLog {
         self.write_out()?;
         let synced = self.synced_hint.load(Ordering::Relaxed);
         let to = populate_to(end, synced, self.capacity);
-        let piece_bytes = folio_bytes(end - synced);
+        let zeroes = vec![0; folio_bytes(end - synced)];
         let mut at = from;
         while at < to {
-            let piece = &ZEROES[..piece_bytes.min((to - at) as usize)];
+            let piece = &zeroes[..zeroes.len().min((to - at) as usize)];
             // Nothing at and above `from` is reserved, so nobody reads or writes it.
             let written = write_all(&self.file, at, piece);
             written.map_err(|e| failed("write to", &self.path, e))?;
@@ -247,7 +247,7 @@ impl MappedLog {
         let synced = self.synced_hint.load(Ordering::Relaxed);
         let from = self.written_out.load(Ordering::Relaxed).max(synced);
         // What is not full yet will be stored to again.
-        let to = self.gate.published() / ZEROES.len() as u64 * ZEROES.len() as u64;
+        let to = self.gate.published() / FOLIO_BYTES_MAX as u64 * FOLIO_BYTES_MAX as u64;
         if to.saturating_sub(from) < WRITE_OUT_BYTES {
             return Ok(());
         }
@@ -281,7 +281,7 @@ fn populate_to(end: u64, synced: u64, capacity: u64) -> u64 {
 /// was appended since the last sync: a sync writes whole what it keeps together, however little of
 /// that has changed.
 fn folio_bytes(more: u64) -> usize {
-    let most = (more / 4).clamp(BLOCK_BYTES as u64, ZEROES.len() as u64);
+    let most = (more / 4).clamp(BLOCK_BYTES as u64, FOLIO_BYTES_MAX as u64);
     1 << most.ilog2()
 }
 

@@ -278,7 +278,7 @@ impl<D: FlashDevice> KeyValues<D> {
                 (first, KvBlock { block, items, bytes, bytes_written })
             })
             .collect();
-        blocks.sort_unstable_by_key(|(first, _)| *first);
+        silica_base::compact_sort_by_key(&mut blocks, |(first, _)| *first);
         blocks.into_iter().map(|(_, block)| block)
     }
 

@@ -185,7 +185,7 @@ impl ByBlock {
             if (open.len() as u32) < self.open_max {
                 return Ok(());
             }
-            open.sort_by_key(|block| block.used.load(Ordering::Relaxed));
+            silica_base::compact_sort_by_key(&mut open, |block| block.used.load(Ordering::Relaxed));
             let oldest = &mut open[0].pieces[0];
             oldest.is_closed = true;
             core.finish(oldest.number)?;

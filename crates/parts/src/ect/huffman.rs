@@ -16,7 +16,7 @@ pub(super) struct Word {
 pub(super) fn canonical(weights: &[u64]) -> Vec<Word> {
     let lens = lengths(weights);
     let mut order: Vec<usize> = (0..lens.len()).collect();
-    order.sort_by_key(|&symbol| (lens[symbol], symbol));
+    silica_base::compact_sort_by_key(&mut order, |&symbol| (lens[symbol], symbol));
     let mut words = vec![Word::default(); lens.len()];
     let (mut next, mut len) = (0u64, 0);
     for symbol in order {

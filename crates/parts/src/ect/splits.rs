@@ -60,7 +60,7 @@ impl Split {
                 look[high << word.len | word.bits as usize] = (left as u8, word.len as u8);
             }
         }
-        far.sort_by_key(|(word, left)| (word.len, *left));
+        silica_base::compact_sort_by_key(&mut far, |(word, left)| (word.len, *left));
         Split { words, look, far }
     }
 

@@ -26,7 +26,8 @@ const ZSTD: u32 = 2;
 /// A block is at most so many times as long as what it is compressed to: whoever reads one never
 /// needs more memory than this many times what was stored, whatever the trailer says.
 pub(super) const EXPANSION_MAX: usize = 256;
-/// The level at which Zstandard is still fast.
+/// The level at which Zstandard is still fast. The program that is handed out has no searches of
+/// higher ones (`xtask/src/dist`).
 const LEVEL: i32 = 3;
 /// Bytes of a dictionary at most, and of what it is made from.
 const DICTIONARY_BYTES_MAX: usize = 16 << 10;

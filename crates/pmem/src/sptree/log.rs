@@ -220,7 +220,7 @@ impl Log {
             space.mark(&objects)?;
         }
         let mut numbers: Vec<usize> = (0..segments.all.len()).collect();
-        numbers.sort_by_key(|number| segments.all[*number].lap);
+        silica_base::compact_sort_by_key(&mut numbers, |number| segments.all[*number].lap);
         segments.full = numbers.into();
         let next_mark = match marks {
             // A store without a log has leaves without marks.

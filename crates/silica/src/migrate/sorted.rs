@@ -38,7 +38,7 @@ impl Sorted {
     ) -> Result<()> {
         let mut sorted = Sorted::default();
         ask(engine, &mut sorted)?;
-        sorted.held.sort_unstable_by_key(|held| held.index);
+        silica_base::compact_sort_by_key(&mut sorted.held, |held| held.index);
         // An engine may ask about a value more than once, at each of the blocks that it may lie in.
         sorted.held.dedup_by_key(|held| held.index);
         for held in &sorted.held {

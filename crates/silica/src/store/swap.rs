@@ -42,7 +42,7 @@ impl Silica {
         if one == other || catalog == state.catalog {
             return Ok(());
         }
-        catalog.keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
+        silica_base::compact_sort_by(&mut catalog.keyspaces, |a, b| a.name.cmp(&b.name));
         catalog.save(&self.device)?;
         info!("keyspaces '{one}' and '{other}' have each other's names now");
         state.catalog = catalog;

@@ -94,7 +94,8 @@ impl Popularity {
     pub fn empirical(counts: impl IntoIterator<Item = u64>) -> Result<Self> {
         let mut counts: Vec<u64> = counts.into_iter().filter(|&c| c > 0).collect();
         checked(counts.len() as u64)?;
-        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts.sort_unstable();
+        counts.reverse();
         let mut groups: Vec<(f64, f64)> = Vec::new();
         let mut highest = f64::INFINITY;
         for count in counts {

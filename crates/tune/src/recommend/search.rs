@@ -157,7 +157,7 @@ pub fn recommend(question: &Question<'_>) -> Result<Recommendation> {
         }
     }
     // The earlier of two that are alike, so that answers repeat.
-    found.sort_by(|a, b| a.score.total_cmp(&b.score));
+    silica_base::compact_sort_by(&mut found, |a, b| a.score.total_cmp(&b.score));
     if found.is_empty() {
         return Err(none_left(&excluded));
     }

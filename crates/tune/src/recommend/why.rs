@@ -440,7 +440,7 @@ fn what_if(question: &Question<'_>, engine: &str, options: &OptionValues) -> Res
             all.push(WhatIf { option: spec.name, value, shown, prediction });
         }
     }
-    all.sort_by(|a, b| (a.option, a.value).cmp(&(b.option, b.value)));
+    silica_base::compact_sort_by(&mut all, |a, b| (a.option, a.value).cmp(&(b.option, b.value)));
     // A model may try the default, which is tried in any case.
     all.dedup_by(|a, b| (a.option, a.value) == (b.option, b.value));
     Ok(all)

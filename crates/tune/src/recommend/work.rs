@@ -250,7 +250,7 @@ impl<'w> Work<'w> {
             .iter()
             .map(|group| (group.probability, group.keys))
             .collect();
-        groups.sort_by(|a, b| b.0.total_cmp(&a.0));
+        silica_base::compact_sort_by(&mut groups, |a, b| b.0.total_cmp(&a.0));
         let (mut left, mut mass) = (all, 0.0);
         let mut leaders = Vec::new();
         for (probability, keys) in groups {

@@ -153,7 +153,8 @@ impl Tally {
     fn shrink(&mut self) {
         let free = self.keys.values().filter(|seen| seen.held.is_none());
         let mut counts: Vec<u64> = free.map(|seen| seen.count).collect();
-        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts.sort_unstable();
+        counts.reverse();
         let room = self.held_max.saturating_sub(self.keys.len() - counts.len());
         let most = counts.get(room).copied().unwrap_or(0);
         let weight = 2f64.powi(self.zeros as i32);

@@ -198,7 +198,7 @@ impl<'e> Step<'e> {
             }),
             _ => {
                 let mut order: Vec<usize> = (0..keys.len()).collect();
-                order.sort_by_key(|at| !is_inner(keys[*at]));
+                silica_base::compact_sort_by_key(&mut order, |at| !is_inner(keys[*at]));
                 let ordered: Vec<&[u8]> = order.iter().map(|at| keys[*at]).collect();
                 atomic(base)?.update_all(&ordered, Durability::Buffered, &mut |entries| {
                     let mut sorted = vec![None; entries.len()];

@@ -156,8 +156,10 @@ fn find(
     let by_distance = |a: &Found, b: &Found| a.distance.total_cmp(&b.distance);
     match asked.order {
         None => {}
-        Some(Order::Ascending) => found.sort_by(by_distance),
-        Some(Order::Descending) => found.sort_by(|a, b| by_distance(b, a)),
+        Some(Order::Ascending) => silica_base::compact_sort_by(&mut found, by_distance),
+        Some(Order::Descending) => {
+            silica_base::compact_sort_by(&mut found, |a, b| by_distance(b, a))
+        }
     }
     if asked.count > 0 {
         found.truncate(usize::try_from(asked.count).unwrap_or(usize::MAX));

@@ -244,7 +244,7 @@ impl Run<'_, '_, '_> {
     /// The keys, those with the fewest members first: so sums are rounded as Redis does.
     fn smallest_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.asked.keys.len()).collect();
-        order.sort_by_key(|nth| self.sources.len(*nth));
+        silica_base::compact_sort_by_key(&mut order, |nth| self.sources.len(*nth));
         order
     }
 
