@@ -1,7 +1,7 @@
 //! The ground every Silica crate stands on: key hashing, checksums, varints, bit I/O, seeded
 //! randomness, ranks by Zipf's law, clocks, histograms, aligned buffers, memory in huge pages, tag
-//! groups, sorts of small code, rings between threads, counters that many threads add to, values
-//! that many threads read, how formats begin and are upgraded, and the shared error type.
+//! groups, sorts and maps of small code, rings between threads, counters that many threads add to,
+//! values that many threads read, how formats begin and are upgraded, and the shared error type.
 //!
 //! Kernels come from maintained crates, but for the hash of short keys, which is checked against
 //! theirs: `siphasher` (keyed 128-bit SipHash-1-3, so that nobody
@@ -19,7 +19,7 @@ mod biased_tests;
 mod bits;
 mod checksum;
 mod clock;
-mod compact_sort;
+mod compact;
 mod error;
 mod fences;
 mod format;
@@ -47,7 +47,7 @@ pub use biased::{Biased, BiasedRead, BiasedWrite};
 pub use bits::{BitReader, BitWriter};
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use compact_sort::{compact_sort_by, compact_sort_by_key};
+pub use compact::{compact_map, compact_sort_by, compact_sort_by_key};
 pub use error::{Error, ErrorKind, Result};
 pub use format::{Format, Step};
 pub use hash::{HashSeed, KeyHash};

@@ -227,7 +227,7 @@ impl Report {
             writes_slowed: delta(before, after, "writes_slowed") as u64,
             page_cache_dropped: None,
             result_hash: format!("{:016x}", tally.result_hash()),
-            metrics: after.0.iter().map(|(n, v)| ((*n).to_string(), *v)).collect(),
+            metrics: silica_base::compact_map(after.0.iter().map(|(n, v)| ((*n).to_string(), *v))),
             samples: run.samples.clone(),
         }
     }

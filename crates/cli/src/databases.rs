@@ -157,8 +157,9 @@ impl InMemory {
             let shared = Some(Shared::OnFlash(all));
             return Ok(InMemory { own: Mutex::default(), shared, count, is_kept: false });
         }
-        let wanted: BTreeMap<u32, &DatabaseArg> =
-            args.database.iter().map(|database| (database.index, database)).collect();
+        let wanted = silica_base::compact_map(
+            args.database.iter().map(|database| (database.index, database)),
+        );
         refuse_wanted(&wanted, args.databases, memory_bytes)?;
         let reserved = wanted.values().filter_map(|database| database.memory_bytes()).sum::<u64>();
         let sharing = wanted.values().filter(|database| database.memory_bytes().is_none()).count();

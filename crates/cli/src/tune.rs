@@ -50,7 +50,8 @@ impl Asked {
     /// Takes what `keyspace` knows of its entries and of what it was asked.
     pub(crate) fn measured(&mut self, global: &Global, keyspace: &Keyspace) -> Result<()> {
         let metrics = keyspace.metrics()?;
-        let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value));
+        let measured = silica_base::compact_map(measured);
         let described = self.workload.clone();
         self.workload = workload_of(&measured, &described);
         let entries = metrics.get("entries_estimate");

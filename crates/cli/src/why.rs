@@ -95,7 +95,8 @@ fn of_store(global: &Global, path: &Path, name: &str, asked: &mut Asked) -> Resu
         "what is counted begins with this opening; of a running server, ask its --admin address"
             .into(),
     );
-    let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+    let measured = metrics.0.iter().map(|(name, value)| (name.to_string(), *value));
+    let measured = silica_base::compact_map(measured);
     drop(keyspace);
     store.close()?;
     Ok(Told { keyspace: name.into(), engine, options, measured })

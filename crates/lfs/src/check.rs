@@ -131,7 +131,7 @@ impl<G: Ground> Lfs<G> {
 
     fn check_names(&self, problems: &mut Vec<Problem>) {
         let all = self.inodes.all();
-        let mut names: BTreeMap<Ino, u32> = all.iter().map(|(ino, _)| (*ino, 0)).collect();
+        let mut names = silica_base::compact_map(all.iter().map(|(ino, _)| (*ino, 0_u32)));
         for (directory, node) in &all {
             let node = read(node);
             let Some(entries) = node.directory() else { continue };

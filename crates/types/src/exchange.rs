@@ -164,8 +164,8 @@ fn stream_of_rdb(value: &rdb::Stream, stream: &mut Stream<'_>) -> Result<()> {
         }
         stream.create_group(&group.name, id(group.last), group.read)?;
         let made = stream.group(&group.name)?.ok_or_else(|| wrong("a group is not there"))?;
-        let times: BTreeMap<rdb::StreamId, (u64, u64)> =
-            group.pending.iter().map(|(id, time, count)| (*id, (*time, *count))).collect();
+        let times = group.pending.iter().map(|(id, time, count)| (*id, (*time, *count)));
+        let times = silica_base::compact_map(times);
         for reader in &group.consumers {
             let consumer = stream.create_consumer(&made, &reader.name, reader.seen_ms)?;
             let mut consumer = consumer.ok_or_else(|| wrong("a consumer comes twice"))?;

@@ -80,7 +80,7 @@ pub(crate) fn unneeded_bytes<D: Device>(versions: &[Arc<Version<D>>]) -> BTreeMa
         let rest = bytes.saturating_sub(seen);
         (rest > bytes / UNNEEDED_PART_MIN).then_some((table, rest / parts))
     };
-    tables.into_iter().filter_map(unneeded).collect()
+    silica_base::compact_map(tables.into_iter().filter_map(unneeded))
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@ use crate::memory::MemoryBudget;
 use silica_device::Device;
 use silica_parts::wal::POSITION_BYTES;
 use silica_parts::{RoomWatch, free_bytes};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -309,7 +308,8 @@ impl<D: Device> SpaceContext<'_, D> {
 /// share them is compacted, none of them goes.
 fn file_bytes<D: Device>(version: &Version<D>) -> u64 {
     let parts = version.runs.iter().flatten();
-    let files: BTreeMap<u64, u64> =
-        parts.map(|part| (part.table.number, part.table.table.file_bytes())).collect();
+    let files = silica_base::compact_map(
+        parts.map(|part| (part.table.number, part.table.table.file_bytes())),
+    );
     files.values().sum()
 }

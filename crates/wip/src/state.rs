@@ -109,7 +109,7 @@ impl StoreState {
             seed,
             log_segments: Vec::new(),
             values: value_log::State::default(),
-            buckets: lowers.map(|lower| (lower, BucketState::default())).collect(),
+            buckets: silica_base::compact_map(lowers.map(|lower| (lower, BucketState::default()))),
             durable_end: 0,
             next_table: 1,
             histories: Vec::new(),
@@ -419,9 +419,7 @@ fn decode_before_histories(fields: &mut Fields<'_>) -> Option<StoreState> {
 fn decode_state(fields: &mut Fields<'_>) -> Option<StoreState> {
     let before = decode_before_histories(fields)?;
     let histories = list(fields, decode_link)?;
-    // Not collected, which would be a sort of its own for this one list.
-    let mut buckets = BTreeMap::new();
-    buckets.extend(list(fields, decode_bucket)?);
+    let buckets = silica_base::compact_map(list(fields, decode_bucket)?);
     let state = StoreState { histories, buckets, ..before };
     state.buckets.contains_key(&[][..]).then_some(state)
 }

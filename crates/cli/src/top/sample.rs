@@ -127,7 +127,7 @@ impl Sample {
 fn fields(info: &str) -> BTreeMap<String, String> {
     let lines = info.lines().filter(|line| !line.starts_with('#'));
     let field = |line: &str| line.split_once(':').map(|(n, v)| (n.to_string(), v.to_string()));
-    lines.filter_map(field).collect()
+    silica_base::compact_map(lines.filter_map(field))
 }
 
 fn text_of(reply: &Reply) -> String {

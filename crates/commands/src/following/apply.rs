@@ -596,7 +596,7 @@ impl Follower {
         mark.has_functions = !self.service.libraries.list().is_empty();
         let databases = &self.service.databases;
         let opened = (0..databases.count()).filter(|db| databases.opened(*db).is_some());
-        mark.written = opened.map(|db| (db as u8, mark.offset)).collect();
+        mark.written = silica_base::compact_map(opened.map(|db| (db as u8, mark.offset)));
         self.mark_all(&mark).map_err(Failure::of)?;
         self.is_unsure = false;
         self.written = mark.written;
@@ -623,7 +623,7 @@ impl Follower {
             id: history.id,
             offset,
             db: self.db,
-            written: opened.map(|db| (db as u8, offset)).collect(),
+            written: silica_base::compact_map(opened.map(|db| (db as u8, offset))),
             is_unsure: false,
             has_functions: !service.libraries.list().is_empty(),
         };

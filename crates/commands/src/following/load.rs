@@ -150,7 +150,7 @@ impl Follower {
             id: id.to_string(),
             offset,
             db: load.selected,
-            written: load.engines.keys().map(|db| (*db as u8, offset)).collect(),
+            written: silica_base::compact_map(load.engines.keys().map(|db| (*db as u8, offset))),
             is_unsure: false,
             has_functions: !load.libraries.is_empty(),
         };

@@ -18,6 +18,17 @@ use std::time::Duration;
 /// Bytes of data that wait for the socket.
 const PIPE_BYTES: usize = 256 << 10;
 
+/// What is wanted of all data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All of it, and then the stream.
+    Stream,
+    /// All of it, as a file.
+    File,
+    /// A file of the functions alone.
+    Functions,
+}
+
 /// How far a replica is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -29,6 +40,8 @@ pub(crate) enum Phase {
     Loading(u64),
     /// It has been sent so many bytes of the stream.
     Online(u64),
+    /// It has been sent the file that it asked for, and gets no stream.
+    Sent,
     /// Its connection ends.
     Failed,
 }
@@ -41,6 +54,9 @@ struct State {
     address: String,
     takes_mark: bool,
     knows_ids: bool,
+    wanted: Wanted,
+    /// It came with SYNC: it is told no position, and says only that it has the file.
+    is_bare: bool,
     /// It knows records and blocks.
     takes_records: bool,
     /// It has asked for a stream without records.
@@ -95,6 +111,8 @@ impl Feed {
             address: String::new(),
             takes_mark: false,
             knows_ids: false,
+            wanted: Wanted::Stream,
+            is_bare: false,
             takes_records: false,
             asks_commands: false,
             is_plain: false,
@@ -195,6 +213,30 @@ impl Feed {
         Some((state.seed?, state.summary.take()?))
     }
 
+    /// It has said what it wants of all data.
+    pub(crate) fn want(&self, wanted: Wanted) {
+        self.state().wanted = wanted;
+    }
+
+    pub(crate) fn wanted(&self) -> Wanted {
+        self.state().wanted
+    }
+
+    /// It came with SYNC.
+    pub(crate) fn set_bare(&self) {
+        self.state().is_bare = true;
+    }
+
+    pub(crate) fn is_bare(&self) -> bool {
+        self.state().is_bare
+    }
+
+    /// It has been sent all that it wants, and its socket has it.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.state();
+        state.phase == Phase::Sent && state.pipe.is_empty()
+    }
+
     pub(crate) fn takes_mark(&self) -> bool {
         self.state().takes_mark
     }
@@ -239,9 +281,11 @@ impl Feed {
     /// It has been sent all data.
     pub(crate) fn end_sync(&self) {
         let mut state = self.state();
-        if let Phase::Sync(Some(offset)) = state.phase {
-            state.phase = Phase::Loading(offset);
-        }
+        state.phase = match state.phase {
+            Phase::Sync(None) if state.wanted != Wanted::Stream => Phase::Sent,
+            Phase::Sync(Some(offset)) => Phase::Loading(offset),
+            other => other,
+        };
     }
 
     /// It goes on in the stream behind `offset`.
@@ -340,7 +384,7 @@ impl Feed {
                 read(offset, 0).ok_or("it is too far behind, still loading")?;
                 Ok(None)
             }
-            Phase::Greeting | Phase::Sync(None) => Ok(None),
+            Phase::Greeting | Phase::Sync(None) | Phase::Sent => Ok(None),
         }
     }
 

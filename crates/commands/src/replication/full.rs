@@ -5,19 +5,20 @@
 //! blocks of the entries as they are, without the ranges that it has already. Databases without
 //! snapshots (a cache in memory, hashed stores) are not in the file. When the replica has loaded
 //! it, their keys are put into the stream, each while nobody writes it: absolute, so it may come
-//! twice.
+//! twice. Who wants a file and no stream (`redis-cli --rdb`) has them in the file, each key once.
 
 use super::blocks::{BlockWriter, Ranges};
 use super::feed::Gone;
 use super::records::CAPABILITY;
 use super::restate::Walking;
-use super::{Effects, Feed, Mask, Phase, walk};
-use crate::budget::Claim;
+use super::{Effects, Feed, Mask, Phase, Wanted, walk};
+use crate::budget::{Claim, out_of_memory};
 use crate::service::Service;
-use silica::engine::{Error, ErrorKind, Result, Snapshot};
+use silica::engine::{Engine, Error, ErrorKind, Result, Snapshot};
 use silica_base::HashSeed;
 use silica_proto::rdb::FileWriter;
 use silica_types::is_inner;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,6 +30,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const KEYS: usize = 64;
 /// Bytes of the stream that a replica may be behind while keys are put into it.
 const BEHIND_BYTES: u64 = 1 << 20;
+/// Memory of a key that was met.
+const MET_BYTES: usize = 40;
 const REST: Duration = Duration::from_millis(5);
 
 /// What all data was at one moment.
@@ -40,8 +43,9 @@ struct Moment<'s> {
     /// The places of databases without snapshots: SWAPDB changes their numbers.
     others: Vec<usize>,
     functions: Vec<Vec<u8>>,
-    /// What is written meanwhile is told so that replicas without these keys can apply it.
-    walking: Walking<'s>,
+    /// What is written meanwhile is told so that replicas without these keys can apply it; `None`
+    /// if nobody is told.
+    walking: Option<Walking<'s>>,
 }
 
 /// Begins to send all data to a replica.
@@ -76,15 +80,21 @@ fn moment<'s>(service: &'s Service, feed: &Feed) -> Result<Moment<'s>> {
     }
     databases.alone(|| {
         let replication = &service.replication;
-        replication.keep();
-        if !replication.is_replica() && !replication.tells.swap(true, Relaxed) {
-            log::info!("replication begins");
+        let follows = feed.wanted() == Wanted::Stream;
+        if follows {
+            replication.keep();
+            if !replication.is_replica() && !replication.tells.swap(true, Relaxed) {
+                log::info!("replication begins");
+            }
+            replication.tells.store(true, Relaxed);
+            replication.left_ms.store(0, Relaxed);
         }
-        replication.tells.store(true, Relaxed);
-        replication.left_ms.store(0, Relaxed);
         let (history, offset) = replication.position();
-        let selected = replication.begin_here(feed);
-        feed.set_offset(offset);
+        let mut selected = None;
+        if follows {
+            selected = replication.begin_here(feed);
+            feed.set_offset(offset);
+        }
         let (mut snapshots, mut others, mut walked) = (Vec::new(), Vec::new(), Vec::new());
         for db in 0..databases.count() {
             let Some(engine) = databases.whole(db) else { continue };
@@ -97,7 +107,7 @@ fn moment<'s>(service: &'s Service, feed: &Feed) -> Result<Moment<'s>> {
             }
         }
         let functions = service.libraries.list().iter().map(|one| one.text.to_vec()).collect();
-        let walking = replication.begin_walk(&walked);
+        let walking = follows.then(|| replication.begin_walk(&walked));
         let id = history.id;
         Ok(Moment { id, offset, selected, snapshots, others, functions, walking })
     })
@@ -118,6 +128,11 @@ fn run(service: &Service, feed: &Feed) -> Result<()> {
     feed.end_sync();
     log::info!("replica {}: all data is sent", feed.client.peer);
     let Moment { offset, others, walking, .. } = moment;
+    if walking.is_none() {
+        // Its loop ends it.
+        service.wake_replicas();
+        return Ok(());
+    }
     if service.replication.is_replica() {
         // They are in the stream of our primary, which has the same gap.
         return Ok(());
@@ -155,17 +170,25 @@ fn send_file(service: &Service, feed: &Feed, moment: &Moment<'_>, claim: &Claim)
         mark.push_str(&format!("{:016x}", service.random()));
     }
     mark.truncate(40);
-    let head = format!("+FULLRESYNC {id} {offset}\r\n$EOF:{mark}\r\n");
-    send(service, feed, head.as_bytes())?;
+    let position = match feed.is_bare() {
+        true => String::new(),
+        false => format!("+FULLRESYNC {id} {offset}\r\n"),
+    };
+    send(service, feed, format!("{position}$EOF:{mark}\r\n").as_bytes())?;
     let mut out = Vec::new();
     let mut writer = FileWriter::begin(&mut out);
     // What the stream goes on with, if that is not told there again.
     let selected = selected.unwrap_or(0).to_string();
     writer.field(b"repl-stream-db", selected.as_bytes(), &mut out);
     functions.iter().for_each(|text| writer.function(text, &mut out));
-    for (db, snapshot) in snapshots {
+    let wanted = feed.wanted();
+    for (db, snapshot) in snapshots.iter().filter(|_| wanted != Wanted::Functions) {
         let db = *db;
-        let mut expires = |key: &[u8], at| service.replication.timers.note_at(db, key, at);
+        let mut expires = |key: &[u8], at| {
+            if wanted == Wanted::Stream {
+                service.replication.timers.note_at(db, key, at);
+            }
+        };
         walk::write_all(snapshot, db, (&mut writer, claim), &mut expires, &mut |more| {
             out.append(more);
             match out.len() >= PIECE_BYTES {
@@ -174,9 +197,73 @@ fn send_file(service: &Service, feed: &Feed, moment: &Moment<'_>, claim: &Claim)
             }
         })?;
     }
+    if wanted == Wanted::File {
+        for place in &moment.others {
+            write_place(service, feed, *place, (&mut writer, claim), &mut out)?;
+        }
+    }
     writer.end(&mut out);
     out.extend_from_slice(mark.as_bytes());
     send_all(service, feed, &mut out)
+}
+
+/// Calls `take` with the keys of the database in a place that a walk finds at `cursor`, while
+/// nobody writes them, and with the number that the database has then. Where the walk goes on;
+/// `None` at its end.
+fn step(
+    service: &Service,
+    (place, cursor): (usize, u64),
+    take: &mut dyn FnMut(&dyn Engine, u8, &[Vec<u8>]) -> Result<()>,
+) -> Result<Option<u64>> {
+    let Some(engine) = service.databases.at_place(place) else { return Ok(None) };
+    let scan = engine.as_scan().ok_or_else(|| {
+        let name = engine.descriptor().name;
+        Error::new(ErrorKind::Unsupported, format!("engine '{name}' cannot list its keys"))
+    })?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let next = scan.scan(cursor, KEYS, &mut |key, _| {
+        if !is_inner(key) {
+            keys.push(key.to_vec());
+        }
+    })?;
+    let turn = service.databases.new_turn();
+    let _entered = service.databases.enter(&turn);
+    let db = service.databases.number_of(place) as u8;
+    let mut mask = Mask::NONE;
+    keys.iter().for_each(|key| mask.add(key));
+    let _held = service.hold(mask);
+    take(engine, db, &keys)?;
+    Ok(next)
+}
+
+/// Writes all keys of the database in a place into the file, each once: a walk over a hashed store
+/// may meet one twice.
+fn write_place(
+    service: &Service,
+    feed: &Feed,
+    place: usize,
+    (writer, claim): (&mut FileWriter, &Claim),
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let mut seed = [0; 16];
+    seed.chunks_mut(8).for_each(|half| half.copy_from_slice(&service.random().to_le_bytes()));
+    let (seed, kept) = (HashSeed(seed), Claim::new(&service.budget));
+    let mut met: HashSet<u128> = HashSet::new();
+    let mut next = Some(0);
+    while let Some(cursor) = next {
+        next = step(service, (place, cursor), &mut |engine, db, keys| {
+            kept.keep(keys.len() * MET_BYTES).map_err(out_of_memory)?;
+            for key in keys.iter().filter(|key| met.insert(seed.hash(key).0)) {
+                walk::write_key(engine, (db, key), (writer, claim), service.unix_ms(), out)?;
+            }
+            Ok(())
+        })?;
+        if out.len() >= PIECE_BYTES || next.is_none() {
+            send_all(service, feed, out)?;
+        }
+        service.refuse_when_stopping()?;
+    }
+    Ok(())
 }
 
 /// Sends all data as blocks, but for the ranges that the replica has.
@@ -218,31 +305,17 @@ fn send_blocks(
 
 /// Puts all keys of the database in a place into the stream, under the number that it has then.
 fn put_into_stream(service: &Service, feed: &Feed, place: usize, claim: &Claim) -> Result<()> {
-    let Some(engine) = service.databases.at_place(place) else { return Ok(()) };
-    let scan = engine.as_scan().ok_or_else(|| {
-        let name = engine.descriptor().name;
-        Error::new(ErrorKind::Unsupported, format!("engine '{name}' cannot list its keys"))
-    })?;
-    let turn = service.databases.new_turn();
     let mut next = Some(0);
     while let Some(cursor) = next {
         wait_until_read(service, feed)?;
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        next = scan.scan(cursor, KEYS, &mut |key, _| {
-            if !is_inner(key) {
-                keys.push(key.to_vec());
+        next = step(service, (place, cursor), &mut |engine, db, keys| {
+            let mut effects = Effects::default();
+            for key in keys {
+                walk::push_key(engine, (db, key), claim, service.unix_ms(), &mut effects)?;
             }
+            service.tell_as_is(&mut effects, false);
+            Ok(())
         })?;
-        let _entered = service.databases.enter(&turn);
-        let db = service.databases.number_of(place) as u8;
-        let mut mask = Mask::NONE;
-        keys.iter().for_each(|key| mask.add(key));
-        let _held = service.hold(mask);
-        let mut effects = Effects::default();
-        for key in &keys {
-            walk::push_key(engine, (db, key), claim, service.unix_ms(), &mut effects)?;
-        }
-        service.tell_as_is(&mut effects, false);
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(crate) mod walk;
 pub(crate) use self::effects::Effects;
 pub(crate) use self::failover::Wish;
 pub use self::feed::Feed;
-pub(crate) use self::feed::Phase;
+pub(crate) use self::feed::{Phase, Wanted};
 pub(crate) use self::full::begin as begin_full;
 pub use self::link::{LinkState, LinkStatus};
 pub(crate) use self::primary::ACKNOWLEDGED;

@@ -1,6 +1,6 @@
 //! The side that is followed: writes on their way into the stream, and the replicas.
 
-use super::{Effects, Feed, Held, Mask, Phase, Replication, State};
+use super::{Effects, Feed, Held, Mask, Phase, Replication, State, Wanted};
 use crate::budget::Budget;
 use crate::burst::{Args, Burst, Input, Output, Request};
 use crate::clients::{Client, Clients};
@@ -25,7 +25,10 @@ impl Replication {
 
     /// The replicas that have been told to be some.
     pub(crate) fn replicas(&self) -> Vec<Arc<Feed>> {
-        let is_one = |feed: &&Arc<Feed>| !matches!(feed.phase(), Phase::Greeting | Phase::Failed);
+        let is_one = |feed: &&Arc<Feed>| {
+            let is_quiet = matches!(feed.phase(), Phase::Greeting | Phase::Failed);
+            !is_quiet && feed.wanted() == Wanted::Stream
+        };
         self.feeds().iter().filter(is_one).cloned().collect()
     }
 
@@ -266,6 +269,11 @@ impl Service {
         feed.fill(max, |from, max| self.replication.read(from, max)).map_err(Into::into)
     }
 
+    /// True if `client` has been handed all of the file that it asked for, and gets nothing more.
+    pub fn is_fed_up(&self, client: &Client) -> bool {
+        self.replication.fed(client.id).is_some_and(|feed| feed.has_ended())
+    }
+
     /// About once a second: PINGs, timeouts, and the end of a stream that nobody follows. Returns
     /// what is to be run for event loop `index`.
     pub(crate) fn tick_replicas(&self, index: usize, now_ms: u64) -> Option<Burst> {
@@ -278,7 +286,8 @@ impl Service {
         let timeout_ms = 1000 * settings.timeout_seconds.load(Relaxed);
         for feed in replication.replicas() {
             let silent_ms = now_ms.saturating_sub(feed.heard_ms.load(Relaxed));
-            if matches!(feed.phase(), Phase::Online(_)) && silent_ms > timeout_ms {
+            let speaks = matches!(feed.phase(), Phase::Online(_)) && !feed.is_bare();
+            if speaks && silent_ms > timeout_ms {
                 log::warn!("replica {} has said nothing for {silent_ms} ms", feed.client.peer);
                 feed.fail();
                 let owner = feed.client.owner();

@@ -70,33 +70,58 @@ pub(super) fn write_all(
     let (mut out, database) = (Vec::new(), u64::from(db));
     while is_there {
         let (key, entry) = (iterator.key(), iterator.entry());
-        let EntryRef { value, expires_unix_ms, user_bits } = entry;
         if !is_inner(key) {
-            if expires_unix_ms != 0 {
-                expires(key, expires_unix_ms);
+            if entry.expires_unix_ms != 0 {
+                expires(key, entry.expires_unix_ms);
             }
-            match Kind::of_user_bits(user_bits) {
-                None => {
-                    let (key, value) = (key.into(), value.into());
-                    let entry = rdb::Entry { database, key, value, expires_unix_ms, user_bits };
-                    writer.entry(&entry, &mut out);
-                }
-                Some(kind) => {
-                    let value = object_value((kind, value), &read, claim, snapshot.unix_ms())?;
-                    // One whose last fields have expired is nothing for others.
-                    let is_empty = matches!(&value, rdb::Object::Hash(fields) if fields.is_empty());
-                    let key = key.to_vec();
-                    let entry = ObjectEntry { database, key, value, expires_unix_ms };
-                    if !is_empty {
-                        writer.object(&entry, &mut out);
-                    }
-                    claim.set(0);
-                }
-            }
+            let (key, now_ms) = (key.to_vec(), snapshot.unix_ms());
+            write_entry((database, &key, entry), &read, (writer, claim), now_ms, &mut out)?;
         }
         take(&mut out)?;
         is_there = iterator.next()?;
     }
+    Ok(())
+}
+
+/// Adds a key to an RDB file, if it is in `engine`, which is database `db`.
+pub(super) fn write_key(
+    engine: &dyn Engine,
+    (db, key): (u8, &[u8]),
+    to: (&mut FileWriter, &Claim),
+    now_ms: u64,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let copy = |entry: EntryRef<'_>| (entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits);
+    let Some((value, expires_unix_ms, user_bits)) =
+        engine.get_with(key, |entry| entry.map(copy))?
+    else {
+        return Ok(());
+    };
+    let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
+    write_entry((db.into(), key, entry), &|key| engine.get(key), to, now_ms, out)
+}
+
+/// Adds an entry to an RDB file; `read` reads the pages of objects.
+fn write_entry(
+    (database, key, entry): (u64, &[u8], EntryRef<'_>),
+    read: Read<'_>,
+    (writer, claim): (&mut FileWriter, &Claim),
+    now_ms: u64,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let EntryRef { value, expires_unix_ms, user_bits } = entry;
+    let Some(kind) = Kind::of_user_bits(user_bits) else {
+        let (key, value) = (key.into(), value.into());
+        writer.entry(&rdb::Entry { database, key, value, expires_unix_ms, user_bits }, out);
+        return Ok(());
+    };
+    let value = object_value((kind, value), read, claim, now_ms)?;
+    // One whose last fields have expired is nothing for others.
+    if !matches!(&value, rdb::Object::Hash(fields) if fields.is_empty()) {
+        let key = key.to_vec();
+        writer.object(&ObjectEntry { database, key, value, expires_unix_ms }, out);
+    }
+    claim.set(0);
     Ok(())
 }
 

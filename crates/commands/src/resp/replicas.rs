@@ -2,7 +2,9 @@
 
 use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX};
 use crate::burst::Args;
-use crate::replication::{ACKNOWLEDGED, CAPABILITY, Effects, Feed, LinkState, Phase, Role, Wish};
+use crate::replication::{
+    ACKNOWLEDGED, CAPABILITY, Effects, Feed, LinkState, Phase, Role, Wanted, Wish,
+};
 use crate::resp::replicaof;
 use crate::resp::types::{Done, Failure, Objects, TypeCommand};
 use crate::service::Service;
@@ -61,8 +63,25 @@ pub(crate) fn replconf(cx: &mut Cx<'_>, args: Args<'_>) {
                 // It is not answered.
                 return;
             }
+            b"rdb-only" => match number() {
+                Some(0) => feed.want(Wanted::Stream),
+                Some(1) if feed.wanted() == Wanted::Functions => {}
+                Some(1) => feed.want(Wanted::File),
+                _ => return cx.reply.error(NOT_INTEGER),
+            },
+            b"rdb-filter-only" => {
+                let words = || value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+                if let Some(word) = words().find(|word| !word.eq_ignore_ascii_case(b"functions")) {
+                    let word = String::from_utf8_lossy(word).into_owned();
+                    let text = format!("ERR Unsupported rdb-filter-only option: {word}");
+                    return cx.reply.error(&text);
+                }
+                if words().next().is_some() {
+                    feed.want(Wanted::Functions);
+                }
+            }
             // These ask a replica, or tell what there is no use for.
-            b"getack" | b"rdb-only" | b"rdb-filter-only" | b"version" => {}
+            b"getack" | b"version" => {}
             other => {
                 let name = String::from_utf8_lossy(other).into_owned();
                 return cx.reply.error(&format!("ERR Unrecognized REPLCONF option: {name}"));
@@ -82,22 +101,12 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     {
         return cx.reply.error(&text);
     }
-    let is_linked = replication.link().state == LinkState::Connected;
-    if replication.is_replica() && !is_linked {
-        return cx.reply.error("NOMASTERLINK Can't SYNC while not connected with my master");
-    }
-    let Some(feed) = feed(cx, now_ms) else { return };
-    if feed.phase() != Phase::Greeting {
-        return;
-    }
-    if !replication.can_feed(&feed, now_ms) {
-        log::info!("replica {} takes commands only and has to come again", cx.client.peer);
-        return cx.reply.error("NOMASTERLINK the link to the primary is made anew without records");
-    }
+    let Some(feed) = asking(cx, now_ms) else { return };
     let takes_records = feed.takes_records() && replication.settings.has_records.load(Relaxed);
     // The first byte that is wanted, counted from 1.
     let wanted = parse_i64(args.get(2)).and_then(|at| at.checked_sub(1));
     let wanted = wanted.and_then(|at| u64::try_from(at).ok());
+    let wanted = wanted.filter(|_| feed.wanted() == Wanted::Stream);
     if let Some(offset) = wanted.filter(|_| args.get(1) != b"?") {
         if replication.continues(&feed, args.get(1), offset, now_ms) {
             let _ = replication.syncs[1].fetch_add(1, Relaxed);
@@ -116,10 +125,16 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     let mut seed = [0; 16];
     seed.chunks_mut(8).for_each(|half| half.copy_from_slice(&service.random().to_le_bytes()));
-    if takes_records && feed.asks_summary(HashSeed(seed)) {
+    let takes_blocks = takes_records && feed.wanted() == Wanted::Stream;
+    if takes_blocks && feed.asks_summary(HashSeed(seed)) {
         let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
         return cx.reply.simple(&format!("SUMMARY {digits}"));
     }
+    send_all(cx, &feed);
+}
+
+/// Sends all data to a connection, from now on.
+fn send_all(cx: &mut Cx<'_>, feed: &Feed) {
     if !feed.takes_mark() {
         let text = "ERR all data is sent without a length: the replica has to know that (REPLCONF \
                     capa eof), as every Redis since 3.0 does";
@@ -128,6 +143,24 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     if let Err(text) = feed.begin_sync() {
         cx.reply.error(&text);
     }
+}
+
+/// What the connection is fed with that asks for all data; `None` if it cannot have it, or has it
+/// already, and was answered.
+fn asking(cx: &mut Cx<'_>, now_ms: u64) -> Option<Arc<Feed>> {
+    let replication = &cx.service.replication;
+    let is_linked = replication.link().state == LinkState::Connected;
+    if replication.is_replica() && !is_linked {
+        cx.reply.error("NOMASTERLINK Can't SYNC while not connected with my master");
+        return None;
+    }
+    let feed = feed(cx, now_ms).filter(|feed| feed.phase() == Phase::Greeting)?;
+    if !replication.can_feed(&feed, now_ms) {
+        log::info!("replica {} takes commands only and has to come again", cx.client.peer);
+        cx.reply.error("NOMASTERLINK the link to the primary is made anew without records");
+        return None;
+    }
+    Some(feed)
 }
 
 /// `PSYNC id offset FAILOVER`: the primary wants this replica of its history `id` to take its
@@ -194,9 +227,12 @@ pub(crate) fn failover(cx: &mut Cx<'_>, args: Args<'_>) {
     }
 }
 
-/// SYNC, which was before PSYNC.
+/// SYNC: all data without a position, and the stream. Tools know it (`redis-cli --rdb`, which wants
+/// no stream, and `redis-cli --replica`); replicas ask with PSYNC since Redis 2.8.
 pub(crate) fn sync(cx: &mut Cx<'_>, _: Args<'_>) {
-    cx.reply.error("ERR replicas synchronise with PSYNC, as every Redis since 2.8 does");
+    let Some(feed) = asking(cx, cx.service.monotonic_ms()) else { return };
+    feed.set_bare();
+    send_all(cx, &feed);
 }
 
 /// ROLE.

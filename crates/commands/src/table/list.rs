@@ -263,7 +263,7 @@ pub(super) static COMMANDS: &[Command] = table! {
     "swapdb" 3 "write fast / long keyspace dangerous clears" NO "server" "4.0.0"
         Run::Across(across::swapdb), "Lets two databases have each other's numbers.";
     "sync" 1 "admin noscript" NO "server" "1.0.0" Session(replicas::sync),
-        "Refuses replicas that know no PSYNC.";
+        "Sends all data, then what is written: what tools ask, where replicas ask PSYNC.";
     "time" 1 "loading stale fast / immediate" NO "server" "2.6.0" Session(session::time),
         "Returns the server's time.";
     "touch" -2 "readonly fast / looks" ALL "generic" "3.2.1" Run::Read(&read::EXISTS),

@@ -40,7 +40,7 @@ impl State {
 
     /// Nothing points into the segments any more.
     pub fn all_dead(&mut self) {
-        self.dead = self.segments.iter().map(|n| (*n, u64::MAX)).collect();
+        self.dead = silica_base::compact_map(self.segments.iter().map(|n| (*n, u64::MAX)));
     }
 
     /// What of `dead` the manifest does not say yet.

@@ -97,7 +97,7 @@ impl<'s, R: Region> Salvage<'s, R> {
             let first = super::super::space::ROOT + PAGE_BYTES;
             let all = (first..self.space.region().len()).step_by(LEAF_ALIGNMENT as usize);
             let all = all.filter_map(|at| Some((self.sound(at)?.1, at)));
-            self.candidates = Some(all.collect());
+            self.candidates = Some(silica_base::compact_map(all));
         }
         let candidates = self.candidates.as_ref()?;
         let from = last
@@ -123,7 +123,7 @@ impl<'s, R: Region> Salvage<'s, R> {
             );
         }
         records.sort_unstable();
-        let of_leaf: BTreeMap<u64, u32> = leaves.iter().copied().zip(marks).collect();
+        let of_leaf = silica_base::compact_map(leaves.iter().copied().zip(marks));
         for own in records.chunk_by(|one, next| one.leaf() == next.leaf()) {
             let (at, mark) = own[0].leaf();
             if of_leaf.get(&at) != Some(&mark) {

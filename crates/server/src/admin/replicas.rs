@@ -28,8 +28,8 @@ const REPLICA_GAUGES: &[(&str, &str, &str)] = &[
 
 /// The samples of `info`, the text of INFO replication.
 pub(super) fn metrics(info: &str) -> String {
-    let fields: BTreeMap<&str, &str> =
-        info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+    let fields =
+        silica_base::compact_map(info.lines().filter_map(|line| line.trim_end().split_once(':')));
     let get = |name: &str| fields.get(name).copied();
     let mut out = String::new();
     let mut gauge = |name: &str, doc: &str, samples: &[(String, &str)]| {
@@ -65,7 +65,9 @@ pub(super) fn metrics(info: &str) -> String {
     }
     let replicas: Vec<BTreeMap<&str, &str>> = (0..)
         .map_while(|n| get(&format!("slave{n}")))
-        .map(|line| line.split(',').filter_map(|pair| pair.split_once('=')).collect())
+        .map(|line| {
+            silica_base::compact_map(line.split(',').filter_map(|pair| pair.split_once('=')))
+        })
         .collect();
     for (field, name, doc) in REPLICA_GAUGES {
         let sample = |replica: &BTreeMap<&str, &'_ str>| {

@@ -25,7 +25,13 @@ impl EventLoop {
                         drop(unused);
                     }
                 }
-                Ok(None) => return self.send(slot),
+                Ok(None) => {
+                    if self.service.is_fed_up(&conn.state.client) {
+                        conn.state.closing = true;
+                        self.queue(slot);
+                    }
+                    return self.send(slot);
+                }
                 Err(why) => {
                     log::warn!("replica {}: {why}", conn.state.client.peer);
                     return Err(ErrorKind::ConnectionAborted.into());

@@ -380,6 +380,9 @@ fn a_position_of_another_history_begins_anew() {
     assert_eq!(reply, "-ERR PSYNC FAILOVER can't be sent to a master.");
     let mut old = Client::connect(&server);
     assert!(old.ask("PSYNC ? -1").starts_with("-ERR all data is sent without a length"));
-    assert!(old.ask("SYNC").starts_with("-ERR replicas synchronise with PSYNC"));
+    assert!(old.ask("SYNC").starts_with("-ERR all data is sent without a length"));
+    assert_eq!(old.ask("REPLCONF rdb-only 2"), "-ERR value is not an integer or out of range");
+    let refused = "-ERR Unsupported rdb-filter-only option: keys";
+    assert_eq!(old.ask("REPLCONF rdb-filter-only keys"), refused);
     server.stop();
 }

@@ -4,6 +4,7 @@ mod chain;
 mod cut;
 mod encrypted;
 mod failover;
+mod file;
 mod follow;
 mod full;
 mod killed;

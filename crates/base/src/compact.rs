@@ -1,9 +1,19 @@
 //! Sorting where the size of the program counts for more than time.
 //!
 //! The standard library's sorts are some 6 KB of code for each type and order that they are used
-//! with. What is short or seldom sorted shares one copy of that code here.
+//! with, and for each kind of iterator that an ordered map is collected from. What is short or
+//! seldom sorted shares one copy of that code here.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// The map of `pairs`; of those with one key the last counts. They are inserted one by one: for
+/// maps that are small or seldom made.
+pub fn compact_map<K: Ord, V>(pairs: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    map.extend(pairs);
+    map
+}
 
 /// Sorts `items` by `order`; equal ones stay in the order they had.
 ///
@@ -53,6 +63,12 @@ mod tests {
                 assert!(ours.is_sorted_by(|one, other| one.1 > other.1));
             }
         }
+    }
+
+    #[test]
+    fn maps_are_as_if_they_were_collected() {
+        let pairs = [(3, 'a'), (1, 'b'), (3, 'c')];
+        assert_eq!(compact_map(pairs), BTreeMap::from(pairs));
     }
 
     #[test]
