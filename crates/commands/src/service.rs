@@ -18,7 +18,7 @@ use crate::front::Front;
 use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
-use crate::push::Kind;
+use crate::push::{Delivery, Kind, Published};
 use crate::rates::Rates;
 use crate::replication::Replication;
 use crate::resp::config::{self, SettingsFile};
@@ -32,7 +32,7 @@ use crate::stage_sums::StageSums;
 use crate::stats::Stats;
 use crate::table;
 use crate::topics::Topics;
-use crate::tracking::Tracking;
+use crate::tracking::{Recipients, Tracking};
 use crate::waiters::{Waited, Waiters};
 use crate::watch::Watches;
 use silica::engine::{Durability, Error, ErrorKind, Result, WriteBatch};
@@ -540,6 +540,25 @@ impl Service {
             true => Err(Error::new(ErrorKind::Closed, "the server is being stopped")),
             false => Ok(()),
         }
+    }
+}
+
+impl Recipients for Service {
+    fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    fn client(&self, id: u64) -> Option<Arc<Client>> {
+        self.clients.get(id)
+    }
+
+    fn retain_known(&self, client: &Client, keys: &mut Vec<Vec<u8>>) {
+        let user = self.acl.get(&client.user_name());
+        keys.retain(|key| user.as_ref().is_some_and(|user| user.may_know(key)));
+    }
+
+    fn publish(&self, loop_index: usize, published: Published, delivery: Delivery) {
+        self.front.publish(loop_index, Arc::new(published), vec![delivery]);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Modules in circles that a crate may have; a crate that is not listed may have none. Whoever
 /// cuts a circle lowers the number.
 const CYCLIC_MAX: &[(&str, usize)] =
-    &[("bench", 4), ("bench-compare", 6), ("cli", 8), ("commands", 12), ("mica", 5), ("proto", 2)];
+    &[("bench", 4), ("bench-compare", 6), ("cli", 8), ("commands", 11), ("mica", 5), ("proto", 2)];
 
 /// By module, those that it knows.
 type Graph = BTreeMap<String, BTreeSet<String>>;

@@ -53,7 +53,7 @@ impl Executor {
                     && request.tracked
                 {
                     let keys = read.keys(input.args(request));
-                    self.service.tracking.note(&self.service, input.client, keys);
+                    self.service.tracking.note(&**self.service, input.client, keys);
                 }
             }
         }

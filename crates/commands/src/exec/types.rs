@@ -200,7 +200,7 @@ impl Executor {
                 }
                 let args = input.args(request);
                 if let Some(command) = find_called(args) {
-                    self.service.tracking.note(&self.service, input.client, command.keys(args));
+                    self.service.tracking.note(&**self.service, input.client, command.keys(args));
                     is_tracked = true;
                 }
             }

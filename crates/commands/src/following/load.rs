@@ -360,7 +360,7 @@ impl Load<'_> {
             Ok::<(), Error>(())
         })??;
         service.events.forget_databases(None);
-        service.tracking.tell_everything(&service);
+        service.tracking.tell_everything(&*service);
         service.wake_all(service.waiters.all());
         Ok(loaded)
     }

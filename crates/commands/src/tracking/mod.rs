@@ -27,7 +27,6 @@ use self::table::{Table, Told};
 use crate::budget::{Budget, Share};
 use crate::clients::{Client, Tracked};
 use crate::push::{Delivery, Published, Push};
-use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +35,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PREFIXES_MAX: usize = 1000;
 /// Keys whose readers are noted at most, unless `tracking-table-max-keys` says another number.
 const KEYS_MAX: usize = 1_000_000;
+
+/// Those who are told, as far as tracking knows them.
+pub(crate) trait Recipients {
+    /// The memory of clients.
+    fn budget(&self) -> &Arc<Budget>;
+    /// The client `id`, if it is connected.
+    fn client(&self, id: u64) -> Option<Arc<Client>>;
+    /// Removes from `keys` what the user of `client` may do nothing with.
+    fn retain_known(&self, client: &Client, keys: &mut Vec<Vec<u8>>);
+    /// Sends to a connection of event loop `loop_index`.
+    fn publish(&self, loop_index: usize, published: Published, delivery: Delivery);
+}
 
 /// Memory of a prefix.
 fn bytes_of(prefix: &[u8]) -> usize {
@@ -215,14 +226,14 @@ impl Tracking {
     /// Notes that the connection `id` is about to read `keys`.
     pub(crate) fn note<'k>(
         &self,
-        service: &Service,
+        to: &dyn Recipients,
         id: u64,
         keys: impl Iterator<Item = &'k [u8]>,
     ) {
         let keys_max = self.limit();
         let mut dropped = Vec::new();
         keys.for_each(|key| dropped.extend(self.table.add(id, key, keys_max)));
-        self.tell_readers(service, dropped);
+        self.tell_readers(to, dropped);
         // Pairs with the fence of `is_told`: a writer that does not see the reader has made its
         // write visible before, and the read sees that.
         fence(SeqCst);
@@ -234,9 +245,9 @@ impl Tracking {
     }
 
     /// Tells the readers of keys whose time is over at `now_ms`, in Unix milliseconds.
-    pub(crate) fn tell_expired(&self, service: &Service, now_ms: u64) {
+    pub(crate) fn tell_expired(&self, to: &dyn Recipients, now_ms: u64) {
         if self.is_active() {
-            self.tell_readers(service, self.table.take_expired(now_ms));
+            self.tell_readers(to, self.table.take_expired(now_ms));
         }
     }
 
@@ -253,13 +264,13 @@ impl Tracking {
     }
 
     /// Lets the table have `keys_max` keys; the readers of those that are too many are told.
-    pub(crate) fn set_keys_max(&self, service: &Service, keys_max: usize) {
+    pub(crate) fn set_keys_max(&self, to: &dyn Recipients, keys_max: usize) {
         self.keys_max.store(keys_max, Relaxed);
-        self.tell_readers(service, self.table.shrink_to(self.limit()));
+        self.tell_readers(to, self.table.shrink_to(self.limit()));
     }
 
     /// Tells who wants to know that `keys` were changed.
-    pub(crate) fn tell(&self, service: &Service, keys: &[Changed]) {
+    pub(crate) fn tell(&self, to: &dyn Recipients, keys: &[Changed]) {
         if keys.is_empty() || !self.is_active() {
             return;
         }
@@ -269,9 +280,9 @@ impl Tracking {
             let except = (has_no_loops && self.is_no_loop(*writer)).then_some(*writer);
             told.extend(self.table.take(key, except));
         }
-        self.tell_readers(service, told);
+        self.tell_readers(to, told);
         if self.broadcasters.load(Relaxed) > 0 {
-            self.broadcast(service, keys);
+            self.broadcast(to, keys);
         }
     }
 
@@ -279,7 +290,7 @@ impl Tracking {
         self.list().get(&id).is_some_and(|tracker| tracker.wish.no_loop)
     }
 
-    fn broadcast(&self, service: &Service, keys: &[Changed]) {
+    fn broadcast(&self, to: &dyn Recipients, keys: &[Changed]) {
         for tracker in self.list().values_mut() {
             if tracker.wish.mode != Mode::Broadcast {
                 continue;
@@ -287,12 +298,12 @@ impl Tracking {
             let wanted = keys.iter().filter(|(writer, key)| tracker.wants(*writer, key));
             let wanted: Vec<&[u8]> = wanted.map(|(_, key)| &**key).collect();
             if !wanted.is_empty() {
-                tracker.tell_keys(service, &wanted);
+                tracker.tell_keys(to, &wanted);
             }
         }
     }
 
-    fn tell_readers(&self, service: &Service, told: Vec<Told>) {
+    fn tell_readers(&self, to: &dyn Recipients, told: Vec<Told>) {
         if told.is_empty() {
             return;
         }
@@ -306,63 +317,62 @@ impl Tracking {
             if let Some(tracker) = list.get_mut(&id)
                 && tracker.wish.mode != Mode::Broadcast
             {
-                tracker.tell_keys(service, &keys);
+                tracker.tell_keys(to, &keys);
             }
         }
     }
 
     /// Tells everybody that all keys are gone, or are others.
-    pub(crate) fn tell_everything(&self, service: &Service) {
+    pub(crate) fn tell_everything(&self, to: &dyn Recipients) {
         if !self.is_active() {
             return;
         }
         self.table.clear();
         for tracker in self.list().values_mut() {
-            tracker.tell(service, None, Share::new(&service.budget));
+            tracker.tell(to, None, Share::new(to.budget()));
         }
     }
 }
 
 impl Tracker {
-    fn tell_keys(&mut self, service: &Service, keys: &[&[u8]]) {
-        let share = Share::new(&service.budget);
+    fn tell_keys(&mut self, to: &dyn Recipients, keys: &[&[u8]]) {
+        let share = Share::new(to.budget());
         let bytes = keys.iter().map(|key| bytes_of(key)).sum();
         // Without memory for the keys, all that it knows is out of date.
         let has_room = share.grow(bytes).is_ok();
         let keys = has_room.then(|| keys.iter().map(|key| key.to_vec()).collect());
-        self.tell(service, keys, share);
+        self.tell(to, keys, share);
     }
 
     /// Sends the keys that were changed, or that all are gone.
-    fn tell(&mut self, service: &Service, keys: Option<Vec<Vec<u8>>>, _share: Share) {
+    fn tell(&mut self, to: &dyn Recipients, keys: Option<Vec<Vec<u8>>>, _share: Share) {
         let Some(redirect) = self.wish.redirect else {
             let redirected = false;
-            return deliver(service, &self.client, Push::Written { keys, redirected, _share });
+            return deliver(to, &self.client, Push::Written { keys, redirected, _share });
         };
-        match service.clients.get(redirect) {
+        match to.client(redirect) {
             Some(other) => {
                 let redirected = other.is_listening();
-                deliver(service, &other, Push::Written { keys, redirected, _share });
+                deliver(to, &other, Push::Written { keys, redirected, _share });
             }
             None => {
                 self.broken = true;
-                deliver(service, &self.client, Push::Broken(redirect));
+                deliver(to, &self.client, Push::Broken(redirect));
             }
         }
     }
 }
 
-fn deliver(service: &Service, client: &Client, mut published: Push) {
+fn deliver(to: &dyn Recipients, client: &Client, mut published: Push) {
     if let Push::Written { keys: Some(keys), .. } = &mut published {
-        let user = service.acl.get(&client.user_name());
-        keys.retain(|key| user.as_ref().is_some_and(|user| user.may_know(key)));
+        to.retain_known(client, keys);
         if keys.is_empty() {
             return;
         }
     }
     let owner = client.owner();
     let delivery = Delivery { to: owner, pattern: None };
-    service.front.publish(client.loop_index, Arc::new(Published(published)), vec![delivery]);
+    to.publish(client.loop_index, Published(published), delivery);
 }
 
 fn refuse_overlaps(old: &BTreeSet<Vec<u8>>, new: &[&[u8]]) -> Result<(), String> {
