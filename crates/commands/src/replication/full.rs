@@ -207,13 +207,16 @@ fn send_file(service: &Service, feed: &Feed, moment: &Moment<'_>, claim: &Claim)
     send_all(service, feed, &mut out)
 }
 
+/// What is done with some keys of a database, which has a number.
+type TakeKeys<'t> = &'t mut dyn FnMut(&dyn Engine, u8, &[Vec<u8>]) -> Result<()>;
+
 /// Calls `take` with the keys of the database in a place that a walk finds at `cursor`, while
 /// nobody writes them, and with the number that the database has then. Where the walk goes on;
 /// `None` at its end.
 fn step(
     service: &Service,
     (place, cursor): (usize, u64),
-    take: &mut dyn FnMut(&dyn Engine, u8, &[Vec<u8>]) -> Result<()>,
+    take: TakeKeys<'_>,
 ) -> Result<Option<u64>> {
     let Some(engine) = service.databases.at_place(place) else { return Ok(None) };
     let scan = engine.as_scan().ok_or_else(|| {
