@@ -116,6 +116,19 @@ impl<'h> Hash<'h> {
         Ok(self.expiring(field)?.map(|(value, _)| value))
     }
 
+    /// What `tell` says of the value of `field`, which is not copied.
+    ///
+    /// # Errors
+    /// Those of the pages.
+    pub fn look_at<T>(&mut self, field: &[u8], tell: impl FnOnce(Option<&[u8]>) -> T) -> Result<T> {
+        let now_ms = self.now_ms;
+        self.tree().look_at(field, |stored| {
+            let Some(stored) = stored else { return Ok(tell(None)) };
+            let (expires, value) = split(stored)?;
+            Ok(tell((expires == 0 || expires > now_ms).then_some(value)))
+        })
+    }
+
     /// The value of `field`, and when it expires.
     ///
     /// # Errors

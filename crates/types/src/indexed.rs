@@ -93,6 +93,22 @@ impl Page {
         &mut self.bytes
     }
 
+    /// Becomes `bytes`, in the memory that it has, or in new one with `room` bytes more.
+    pub(crate) fn fill(&mut self, bytes: &[u8], room: usize) {
+        let own = self.edit();
+        own.clear();
+        if own.capacity() < bytes.len() {
+            own.reserve(bytes.len() + room);
+        }
+        own.extend_from_slice(bytes);
+        self.searches = AtomicU8::new(0);
+    }
+
+    /// Bytes of memory beside the page itself, without its notes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Where the cells begin, once that is worth it; `None` of a page that is small, was seldom
     /// searched, or is damaged.
     fn index(&self, height: u8) -> Option<&Index> {

@@ -214,23 +214,38 @@ impl Object {
     /// # Errors
     /// Fails if `value` is none.
     pub fn decode(kind: Kind, value: &[u8]) -> Result<Object> {
+        let mut object = Object::new(kind);
+        object.decode_again(kind, value)?;
+        Ok(object)
+    }
+
+    /// Becomes the object of `kind` whose key has this `value`, in the memory that it has.
+    ///
+    /// # Errors
+    /// Fails if `value` is none. Then this is of no use.
+    pub fn decode_again(&mut self, kind: Kind, value: &[u8]) -> Result<()> {
         let (first, mut at) = (*value.first().ok_or_else(|| damaged("it is empty"))?, 1);
-        let (mut allocation, mut changes) = (Allocation::default(), 0);
+        (self.kind, self.allocation, self.changes) = (kind, Allocation::default(), 0);
         if first & HAS_PAGES != 0 {
             let id = take_bytes(value, &mut at, 8)?;
-            allocation.id = u64::from_le_bytes(value[id].try_into().expect("it has 8 bytes"));
-            allocation.next = take_varint(value, &mut at)?;
-            changes = take_varint(value, &mut at)?;
+            self.allocation.id = u64::from_le_bytes(value[id].try_into().expect("it has 8 bytes"));
+            self.allocation.next = take_varint(value, &mut at)?;
+            self.changes = take_varint(value, &mut at)?;
         }
-        let marks = first >> 1;
-        let count = kind.trees() + usize::from(marks & SECOND_TREE != 0);
-        let mut trees: [Tree; TREES_MAX] = Default::default();
-        let trees_of_kind = trees.get_mut(..count).ok_or_else(|| damaged("it has three trees"))?;
-        for tree in trees_of_kind {
-            *tree = Tree::decode(value, &mut at)?;
-        }
-        let meta = value[at..].to_vec();
-        Ok(Object { kind, allocation, changes, trees, marks, meta })
+        self.marks = first >> 1;
+        let count = kind.trees() + usize::from(self.marks & SECOND_TREE != 0);
+        let (own, others) =
+            self.trees.split_at_mut_checked(count).ok_or_else(|| damaged("it has three trees"))?;
+        own.iter_mut().try_for_each(|tree| tree.decode_again(value, &mut at))?;
+        others.iter_mut().for_each(Tree::reset);
+        self.meta.clear();
+        self.meta.extend_from_slice(&value[at..]);
+        Ok(())
+    }
+
+    /// Bytes of memory beside the object itself.
+    pub fn held_bytes(&self) -> usize {
+        self.trees.iter().map(Tree::held_bytes).sum::<usize>() + self.meta.capacity()
     }
 }
 

@@ -76,15 +76,23 @@ impl Tree {
         out.extend_from_slice(&self.root);
     }
 
-    pub(crate) fn decode(bytes: &[u8], at: &mut usize) -> Result<Tree> {
-        let height = *bytes.get(*at).ok_or_else(|| damaged("a tree is cut short"))?;
+    /// Becomes the tree at `*at`, in the memory that it has, and moves behind it.
+    pub(crate) fn decode_again(&mut self, bytes: &[u8], at: &mut usize) -> Result<()> {
+        self.height = *bytes.get(*at).ok_or_else(|| damaged("a tree is cut short"))?;
         *at += 1;
-        let count = take_varint(bytes, at)?;
+        self.count = take_varint(bytes, at)?;
         let len = take_varint(bytes, at)?;
-        let bytes = &bytes[take_bytes(bytes, at, len)?];
-        let mut root = Vec::with_capacity(if bytes.is_empty() { 0 } else { bytes.len() + ROOM });
-        root.extend_from_slice(bytes);
-        Ok(Tree { root: root.into(), height, count })
+        self.root.fill(&bytes[take_bytes(bytes, at, len)?], ROOM);
+        Ok(())
+    }
+
+    pub(crate) fn reset(&mut self) {
+        (self.height, self.count) = (0, 0);
+        self.root.fill(&[], 0);
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.root.held_bytes()
     }
 }
 
@@ -166,11 +174,20 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages, here and below.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let of_spot = |bytes: &Page, spot: Spot| {
-            let value = |cell: Cell| bytes[cell.value].to_vec();
-            spot.is_found.then(|| cell(bytes, 0, spot.at).map(value)).transpose()
+        self.look_at(key, |value| Ok(value.map(<[u8]>::to_vec)))
+    }
+
+    /// What `tell` says of the value of `key`, where it lies.
+    pub(crate) fn look_at<T>(
+        &mut self,
+        key: &[u8],
+        tell: impl FnOnce(Option<&[u8]>) -> Result<T>,
+    ) -> Result<T> {
+        let of_spot = |bytes: &Page, spot: Spot| match spot.is_found {
+            true => tell(Some(&bytes[cell(bytes, 0, spot.at)?.value])),
+            false => tell(None),
         };
-        self.at_key(key, false, of_spot).map(|(_, value)| value)
+        self.at_key(key, false, of_spot).map(|(_, told)| told)
     }
 
     /// True if `key` is there.

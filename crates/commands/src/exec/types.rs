@@ -22,6 +22,8 @@ use std::sync::Arc;
 const REQUESTS_MAX: usize = 512;
 /// Bytes of their arguments after which no more are added.
 const BYTES_MAX: usize = 4 << 20;
+/// Bytes of a reply, about, for which room is made.
+const REPLY_BYTES_USUAL: usize = 24;
 /// Runs whose keys others have changed, after which the requests fail.
 const RUNS_MAX: usize = 10_000;
 
@@ -141,7 +143,7 @@ impl Executor {
         engine: &'e dyn Engine,
         db: usize,
     ) -> silica::engine::Result<(Answers, Objects<'e>)> {
-        let mut keys = Vec::new();
+        let mut keys = Vec::with_capacity(self.taken_requests(wave));
         for ((input, output), taken) in wave.inputs.iter().zip(&*wave.outputs).zip(&self.taken) {
             let requests = &input.requests[output.next..(*taken).max(output.next)];
             for request in requests {
@@ -213,7 +215,12 @@ impl Executor {
         wave: &Wave<'_, '_>,
         objects: &mut Objects<'_>,
     ) -> silica::engine::Result<Answers> {
-        let mut answers = Answers::default();
+        let requests = self.taken_requests(wave);
+        let mut answers = Answers {
+            bytes: Vec::with_capacity(requests * REPLY_BYTES_USUAL),
+            replies: Vec::with_capacity(requests),
+            ends: Vec::with_capacity(wave.inputs.len()),
+        };
         for (at, (input, output)) in wave.inputs.iter().zip(&*wave.outputs).enumerate() {
             let (mut waited, mut wait, mut is_first) = (input.waited, None, true);
             let mut cursor = output.next;

@@ -195,18 +195,18 @@ fn bulk_or_null(value: Option<&[u8]>, reply: &mut Reply<'_>) {
 }
 
 fn hget(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let value = look(objects, args, |hash| hash.get(args.get(2)))?.flatten();
-    bulk_or_null(value.as_deref(), reply);
+    let answer = |value: Option<&[u8]>| bulk_or_null(value, reply);
+    let told = look(objects, args, |hash| hash.look_at(args.get(2), answer))?;
+    if told.is_none() {
+        reply.null();
+    }
     Ok(())
 }
 
 fn hmget(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     reply.array(args.len() - 2);
     let found = look(objects, args, |hash| {
-        args.from(2).try_for_each(|field| {
-            bulk_or_null(hash.get(field)?.as_deref(), reply);
-            Ok(())
-        })
+        args.from(2).try_for_each(|field| hash.look_at(field, |value| bulk_or_null(value, reply)))
     })?;
     if found.is_none() {
         args.from(2).for_each(|_| reply.null());

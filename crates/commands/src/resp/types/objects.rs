@@ -128,7 +128,7 @@ impl<'e> Objects<'e> {
             db,
             now_ms,
             pages: Overlaid::new(engine, now_ms, bytes_max),
-            slots: Slots::default(),
+            slots: Slots::new(),
             asked: 0,
             taken: Vec::new(),
             replaced: Vec::new(),
@@ -196,13 +196,11 @@ impl<'e> Objects<'e> {
 
     /// Reads `keys` at once.
     pub(crate) fn fetch(&mut self, keys: &[&[u8]]) -> Result<()> {
-        let (first, mut unknown) = (self.slots.len(), Vec::new());
-        for key in keys {
-            if self.slots.find(key).is_none() {
-                self.slots.add(key);
-                unknown.push(*key);
-            }
-        }
+        let (first, mut unknown) = (self.slots.len(), Vec::with_capacity(keys.len()));
+        self.slots.reserve(keys.len());
+        self.changed.reserve(keys.len());
+        let is_new = |key: &&&[u8]| self.slots.find_or_add(key).1;
+        unknown.extend(keys.iter().filter(is_new));
         if unknown.is_empty() {
             return Ok(());
         }
@@ -215,7 +213,7 @@ impl<'e> Objects<'e> {
         self.pages.ask_for(unknown.len())?;
         self.pages.engine.get_many(unknown, &mut self.slots.reader(first, self.now_ms))?;
         for slot in &self.slots.all()[first..] {
-            let value = slot.seen.as_ref().map_or(0, |entry| entry.value.len());
+            let value = slot.seen().map_or(0, |entry| entry.value.len());
             self.pages.hold(slot.key.len() + value)?;
         }
         Ok(())
@@ -254,15 +252,7 @@ impl<'e> Objects<'e> {
             Value::Object(object, expires) if object.kind() == kind => (object, expires),
             other => {
                 slot.value = other;
-                match slot.bytes() {
-                    Some(entry) if Kind::of_user_bits(entry.user_bits) == Some(kind) => {
-                        let object = Object::decode(kind, &entry.value)?;
-                        let expires = entry.expires_unix_ms;
-                        slot.value = Value::Nothing;
-                        (Box::new(object), expires)
-                    }
-                    _ => return Err(Failure::wrong_type()),
-                }
+                slot.take_decoded(kind)?.ok_or_else(Failure::wrong_type)?
             }
         };
         self.taken.push(place);
@@ -315,6 +305,7 @@ impl<'e> Objects<'e> {
             }
             let slot = self.slots.at(place);
             (slot.value, slot.is_changed) = (Value::Nothing, true);
+            slot.spare = Some(object);
             return Ok(());
         }
         object.touch();
@@ -493,7 +484,7 @@ impl<'e> Objects<'e> {
 
     /// Keys that were read and expire, and when, in Unix milliseconds.
     pub(crate) fn expiring(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let expires = |slot: &Slot| slot.seen.as_ref().map_or(0, |seen| seen.expires_unix_ms);
+        let expires = |slot: &Slot| slot.seen().map_or(0, |seen| seen.expires_unix_ms);
         let all = self.slots.all().iter().map(move |slot| (&*slot.key, expires(slot)));
         all.filter(|(_, at)| *at != 0)
     }

@@ -1,5 +1,6 @@
 //! What a step has changed is written, if the engine still holds what was read.
 
+use super::overlaid::ELEMENT_BYTES_USUAL;
 use super::slots::Slot;
 use super::{Objects, Value};
 use crate::engine_calls::atomic;
@@ -15,10 +16,11 @@ impl Objects<'_> {
         let engine = self.pages.engine;
         let lost = self.pages.lost.filter(|_| engine.descriptor().capabilities.may_evict);
         let Some(page) = lost else { return Ok(None) };
-        for Slot { key, seen, .. } in self.slots.all() {
-            let Some(seen) = seen.as_ref().filter(|seen| is_marked(seen.user_bits)) else {
+        for slot in self.slots.all() {
+            let Some(seen) = slot.seen().filter(|seen| is_marked(seen.user_bits)) else {
                 continue;
             };
+            let key = &slot.key;
             if pages_of(&seen.value).is_none_or(|(own, _)| own != page.object) {
                 continue;
             }
@@ -29,7 +31,7 @@ impl Objects<'_> {
                 is_gone = entries[0] == Some(seen.entry()) && entries[1].is_none();
                 vec![if is_gone { Update::Delete } else { Update::Keep }, Update::Keep]
             })?;
-            return Ok(is_gone.then(|| key.clone()));
+            return Ok(is_gone.then(|| Box::from(&key[..])));
         }
         Ok(None)
     }
@@ -56,7 +58,11 @@ impl Objects<'_> {
             let seen = self.pages.slots().filter_map(|page| Some((page.key(), page.seen()?)));
             expected.extend(seen.map(|(key, seen)| Expected { key, entry: Some(seen) }));
         }
-        let mut encoded = Vec::new();
+        // What was seen of an object and an element more, about, is what is written of it.
+        let usual = |slot: &Slot| slot.seen().map_or(0, |seen| seen.value.len());
+        let changed = slots.iter().filter(|slot| slot.is_changed);
+        let room: usize = changed.map(|slot| usual(slot) + ELEMENT_BYTES_USUAL).sum();
+        let mut encoded = Vec::with_capacity(room);
         let values: Vec<Range<usize>> =
             slots.iter().map(|slot| slot.encode(&mut encoded)).collect();
         let pages = self.pages.slots().filter_map(|page| {
@@ -70,7 +76,8 @@ impl Objects<'_> {
         let keys = keys.filter_map(|(slot, value)| {
             Some(Op { key: &slot.key, kind: slot.op(&encoded[value])? })
         });
-        let ops: Vec<Op<'_>> = pages.chain(keys).collect();
+        let mut ops: Vec<Op<'_>> = Vec::with_capacity(self.pages.slots().len() + slots.len());
+        ops.extend(pages.chain(keys));
         let quiet = slots.iter().filter(|slot| slot.is_changed && !slot.is_told);
         let write = || atomic(engine)?.write_expecting(&expected, &ops, Durability::Buffered);
         untold(quiet.map(|slot| &*slot.key), write)

@@ -10,8 +10,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Bytes for which a page has room when it was read.
-const ELEMENT_BYTES_USUAL: usize = 128;
+/// Bytes for which a page has room when it was read: those of an element.
+pub(super) const ELEMENT_BYTES_USUAL: usize = 128;
+
+/// Pages of a step for which there is room once it has one.
+const PAGES_USUAL: usize = 48;
 
 thread_local! {
     /// Seeds of the steps of this thread: one call of the system for all of them.
@@ -149,7 +152,7 @@ impl<'e> Overlaid<'e> {
     }
 
     /// All pages that were kept.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &PageSlot> {
+    pub(super) fn slots(&self) -> impl ExactSizeIterator<Item = &PageSlot> {
         self.pages.values()
     }
 
@@ -210,6 +213,9 @@ impl<'e> Overlaid<'e> {
     fn keep(&mut self, page: PageId, bytes: &Arc<Page>, takes: bool) -> Result<()> {
         if self.held_bytes < PAGES_BYTES_KEPT || self.writes {
             self.hold(bytes.len())?;
+            if self.pages.is_empty() {
+                self.pages.reserve(PAGES_USUAL);
+            }
             let mut slot = PageSlot::new(page, (!takes).then(|| Arc::clone(bytes)));
             slot.seen = (!self.is_in_order).then(|| Arc::clone(bytes));
             self.pages.insert(page, slot);
