@@ -13,6 +13,7 @@ use crate::page::{
 };
 use silica_base::{Result, varint_len, write_varint};
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
@@ -315,4 +316,30 @@ fn write_number(out: &mut [u8], mut value: u64) {
         value >>= 7;
     }
     out[last] = value as u8;
+}
+
+/// A page that is changed once something is known to change.
+pub(crate) trait Changing {
+    fn read(&self) -> &Page;
+    fn write(&mut self) -> &mut Page;
+}
+
+impl Changing for Page {
+    fn read(&self) -> &Page {
+        self
+    }
+
+    fn write(&mut self) -> &mut Page {
+        self
+    }
+}
+
+impl Changing for Arc<Page> {
+    fn read(&self) -> &Page {
+        self
+    }
+
+    fn write(&mut self) -> &mut Page {
+        Arc::make_mut(self)
+    }
 }

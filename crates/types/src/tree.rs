@@ -13,7 +13,7 @@
 //!    node, and all below the child before it have a lesser one. Keys of a tree in the order of
 //!    positions are empty.
 
-use crate::indexed::{Child, Page};
+use crate::indexed::{Changing, Child, Page};
 use crate::page::{self, Cell, Spot, cell, damaged, starts, take_bytes, take_varint, write_child};
 use crate::pages::{Allocation, PageId, Pages};
 use silica_base::{Result, write_varint};
@@ -119,32 +119,6 @@ struct Done {
     at: usize,
     /// The bytes of the page itself have changed.
     is_changed: bool,
-}
-
-/// A page that is changed once something is known to change.
-trait Changing {
-    fn read(&self) -> &Page;
-    fn write(&mut self) -> &mut Page;
-}
-
-impl Changing for Page {
-    fn read(&self) -> &Page {
-        self
-    }
-
-    fn write(&mut self) -> &mut Page {
-        self
-    }
-}
-
-impl Changing for Arc<Page> {
-    fn read(&self) -> &Page {
-        self
-    }
-
-    fn write(&mut self) -> &mut Page {
-        Arc::make_mut(self)
-    }
 }
 
 /// A tree and its pages.

@@ -240,7 +240,7 @@ impl Slots {
 
     /// The place of `key`.
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
-        // The same key as before, or the one after it.
+        // The key that was found last, or the one behind it, is asked for most often.
         let (next, is_key) = (self.next.get(), |slot: &&Slot| *slot.key == *key);
         let all = self.all();
         let found = if all.get(next).filter(is_key).is_some() {
