@@ -19,10 +19,11 @@ use std::process::Command;
 /// Everything inside; and random bytes by the system call, which a program without shared libraries
 /// would otherwise not find, and read a device instead that a bare root does not have.
 ///
-/// Relocations in the packed form: each is 24 bytes without it, a megabyte in all.
+/// Relocations in the packed form: each is 24 bytes without it, a megabyte in all. Names of the
+/// newer form do not depend on the crate that a generic function is made in, so it is there once.
 const FLAGS: &str = concat!(
     "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs ",
-    r#"--cfg getrandom_backend="linux_getrandom""#
+    r#"--cfg getrandom_backend="linux_getrandom" -C symbol-mangling-version=v0"#
 );
 
 /// Nothing unwinds through what is compiled from C, and of Zstandard's searches for matches only
