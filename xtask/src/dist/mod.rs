@@ -57,8 +57,8 @@ fn program(root: &Path) -> Result<PathBuf, String> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let args = ["build", "--locked", "--profile", "dist", "--package", "silica-cli"];
     let mut command = cargo(&args);
-    // With a target the flags do not reach what runs while others compile. Cargo would put that into
-    // `target/dist`, by the profile's name, among what is handed out.
+    // With a target the flags do not reach what runs while others compile. Cargo would put that
+    // into `target/dist`, by the profile's name, among what is handed out.
     let built = target(root).join("xtask/program");
     command.args(["--bin", "silica", "--target", &triple]).current_dir(root);
     command.arg("--target-dir").arg(&built);
