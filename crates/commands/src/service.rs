@@ -507,11 +507,17 @@ impl Service {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
     }
 
-    /// What a connection watches, which is nothing yet.
-    pub(crate) fn watches(&self) -> Watches {
+    /// A random seed for hashes of keys.
+    pub(crate) fn random_seed(&self) -> HashSeed {
         let mut seed = [0; 16];
         seed.as_chunks_mut::<8>().0.iter_mut().for_each(|half| *half = self.random().to_le_bytes());
-        Watches::new(Arc::clone(&self.databases.watchers), HashSeed(seed), &self.budget)
+        HashSeed(seed)
+    }
+
+    /// What a connection watches, which is nothing yet.
+    pub(crate) fn watches(&self) -> Watches {
+        let watchers = Arc::clone(&self.databases.watchers);
+        Watches::new(watchers, self.random_seed(), &self.budget)
     }
 
     /// Ends every pause and stops the front; does nothing if that was asked for before.

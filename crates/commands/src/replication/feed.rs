@@ -231,7 +231,7 @@ impl Feed {
         self.state().is_bare
     }
 
-    /// It has been sent all that it wants, and its socket has it.
+    /// It has been sent all that it wants: its loop has it.
     pub(crate) fn has_ended(&self) -> bool {
         let state = self.state();
         state.phase == Phase::Sent && state.pipe.is_empty()

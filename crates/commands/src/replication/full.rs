@@ -248,9 +248,7 @@ fn write_place(
     (writer, claim): (&mut FileWriter, &Claim),
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut seed = [0; 16];
-    seed.chunks_mut(8).for_each(|half| half.copy_from_slice(&service.random().to_le_bytes()));
-    let (seed, kept) = (HashSeed(seed), Claim::new(&service.budget));
+    let (seed, kept) = (service.random_seed(), Claim::new(&service.budget));
     let mut met: HashSet<u128> = HashSet::new();
     let mut next = Some(0);
     while let Some(cursor) = next {

@@ -270,7 +270,7 @@ impl Service {
     }
 
     /// True if `client` has been handed all of the file that it asked for, and gets nothing more.
-    pub fn is_fed_up(&self, client: &Client) -> bool {
+    pub fn has_whole_file(&self, client: &Client) -> bool {
         self.replication.fed(client.id).is_some_and(|feed| feed.has_ended())
     }
 

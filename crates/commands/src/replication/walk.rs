@@ -74,8 +74,8 @@ pub(super) fn write_all(
             if entry.expires_unix_ms != 0 {
                 expires(key, entry.expires_unix_ms);
             }
-            let (key, now_ms) = (key.to_vec(), snapshot.unix_ms());
-            write_entry((database, &key, entry), &read, (writer, claim), now_ms, &mut out)?;
+            let now_ms = snapshot.unix_ms();
+            write_entry((database, key, entry), &read, (writer, claim), now_ms, &mut out)?;
         }
         take(&mut out)?;
         is_there = iterator.next()?;

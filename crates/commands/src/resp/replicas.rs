@@ -10,7 +10,6 @@ use crate::resp::types::{Done, Failure, Objects, TypeCommand};
 use crate::service::Service;
 use crate::waiters::{Vain, Wait};
 use silica::engine::Durability;
-use silica_base::HashSeed;
 use silica_proto::{Reply, parse_i64};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -123,11 +122,10 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
         }
         replication.syncs[2].fetch_add(1, Relaxed);
     }
-    let mut seed = [0; 16];
-    seed.chunks_mut(8).for_each(|half| half.copy_from_slice(&service.random().to_le_bytes()));
+    let seed = service.random_seed();
     let takes_blocks = takes_records && feed.wanted() == Wanted::Stream;
-    if takes_blocks && feed.asks_summary(HashSeed(seed)) {
-        let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+    if takes_blocks && feed.asks_summary(seed) {
+        let digits: String = seed.0.iter().map(|byte| format!("{byte:02x}")).collect();
         return cx.reply.simple(&format!("SUMMARY {digits}"));
     }
     send_all(cx, &feed);

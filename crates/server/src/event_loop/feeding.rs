@@ -26,7 +26,7 @@ impl EventLoop {
                     }
                 }
                 Ok(None) => {
-                    if self.service.is_fed_up(&conn.state.client) {
+                    if self.service.has_whole_file(&conn.state.client) {
                         conn.state.closing = true;
                         self.queue(slot);
                     }
