@@ -7,6 +7,7 @@ mod wrong;
 
 use crate::clients::{is_there, must_be_content, source};
 use crate::support::{Client, Reply, Server, arg, said, scratch};
+use silica_base::test_size;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -164,14 +165,15 @@ fn redis_cli_makes_a_cluster_and_moves_slots_while_clients_write() {
     let (first, second) = (id(&nodes[0]), id(&nodes[1]));
     let at = address(&nodes[0]);
     let reshard = ["reshard", &at, "--cluster-from", &first, "--cluster-to", &second];
-    tool(&[&reshard[..], &["--cluster-slots", "300", "--cluster-yes"]].concat());
+    let slots = test_size(100, 100, 300).to_string();
+    tool(&[&reshard[..], &["--cluster-slots", &slots, "--cluster-yes"]].concat());
     settle(&nodes[2]);
     // A fourth node takes its share, and gives it back.
     tool(&["add-node", &address(&nodes[3]), &at]);
     settle(&nodes[0]);
     let fourth = id(&nodes[3]);
     // By its weight: a full share would take minutes.
-    let weight = format!("{fourth}=0.02");
+    let weight = format!("{fourth}=0.01");
     let rebalance = ["rebalance", &at, "--cluster-use-empty-masters", "--cluster-threshold", "20"];
     tool(&[&rebalance[..], &["--cluster-weight", &weight]].concat());
     settle(&nodes[1]);

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::clients::{must_be_content, source};
 use crate::support::{Client, Reply, Server, scratch};
+use silica_base::test_size;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -82,7 +83,8 @@ fn redis_cli_makes_replicas_and_they_take_over_while_clients_write() {
     let (from, to) = (id(&nodes[primary]), id(&nodes[other]));
     let at = address(&nodes[0]);
     let reshard = ["reshard", &at, "--cluster-from", &from, "--cluster-to", &to];
-    tool(&[&reshard[..], &["--cluster-slots", "300", "--cluster-yes"]].concat());
+    let slots = test_size(100, 100, 300).to_string();
+    tool(&[&reshard[..], &["--cluster-slots", &slots, "--cluster-yes"]].concat());
     settle(&nodes[2]);
     println!("{}", writer.end());
     for replica in &replicas {
