@@ -61,6 +61,8 @@ fn mdbook(root: &Path) -> Result<PathBuf, String> {
     if !program.is_file() {
         let mut install = cargo(&["install", "--locked", "--quiet", MDBOOK]);
         install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
+        // It makes one site: compiled for speed it would take twice as long, all told.
+        install.args(["--debug", "--config", "profile.dev.debug=false"]);
         let output = install.output().map_err(|e| format!("cargo install: {e}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -10,7 +10,8 @@ use silica_server::{Databases, Server};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Names the directory of the store to the program that is going to be killed.
 const DIRECTORY: &str = "SILICA_TEST_SERVED_DIRECTORY";
@@ -49,10 +50,9 @@ fn spawn(directory: &Path) -> (Child, std::net::SocketAddr) {
     panic!("the server does not start");
 }
 
-/// Sends requests until the server is gone; returns the acknowledged sum of the client's counter,
-/// and what was sent beyond.
-fn write(address: std::net::SocketAddr, nth: u64, seed: u64) -> (i64, i64) {
-    let mut client = Client::connect_to(address).expect("it serves");
+/// Sends requests until the server is gone, and counts those that were answered in `answered`;
+/// returns the acknowledged sum of the client's counter, and what was sent beyond.
+fn write(mut client: Client, (nth, seed): (u64, u64), answered: &AtomicI64) -> (i64, i64) {
     let mut prng = Prng::new(seed * CLIENTS + nth);
     let (mut acknowledged, mut sent) = (0, 0);
     loop {
@@ -81,6 +81,7 @@ fn write(address: std::net::SocketAddr, nth: u64, seed: u64) -> (i64, i64) {
             let Some(_) = client.reply() else { return (acknowledged, sent) };
             if at == 0 {
                 acknowledged += 1;
+                answered.store(acknowledged, Ordering::Relaxed);
             }
         }
     }
@@ -94,10 +95,22 @@ fn what_a_killed_server_leaves_is_sound() {
     let mut objects = 0;
     for seed in 0..test_size(3, 8, 300) {
         let (mut child, address) = spawn(directory);
+        let connect = |_| Client::connect_to(address).expect("it serves");
+        let clients: Vec<Client> = (0..CLIENTS).map(connect).collect();
+        let answered = [const { AtomicI64::new(0) }; CLIENTS as usize];
         let did: Vec<(i64, i64)> = std::thread::scope(|scope| {
-            let start = |nth| scope.spawn(move || write(address, nth, seed));
-            let threads: Vec<_> = (0..CLIENTS).map(start).collect();
+            let start = |(nth, client): (usize, Client)| {
+                let answered = &answered[nth];
+                scope.spawn(move || write(client, (nth as u64, seed), answered))
+            };
+            let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
+            let begun = Instant::now();
             std::thread::sleep(Duration::from_millis(100 + 37 * (seed % 10)));
+            // A busy machine may not have let all of them begin by then.
+            while answered.iter().any(|answered| answered.load(Ordering::Relaxed) < 10) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "they are not served");
+                std::thread::sleep(Duration::from_millis(5));
+            }
             child.kill().expect("it is killed");
             child.wait().expect("it is gone");
             threads.into_iter().map(|thread| thread.join().expect("it runs")).collect()
