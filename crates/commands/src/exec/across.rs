@@ -5,7 +5,6 @@
 //! them is committed at the end, one batch for each database. A crash in between leaves the batches
 //! that were written before it, each of them whole.
 
-use super::telling::absent_keys;
 use super::{Executor, Wave, WaveKind};
 use crate::budget::out_of_memory;
 use crate::burst::{Input, Output};
@@ -117,18 +116,16 @@ impl Executor {
                     ahead,
                 });
                 let start = output.out.len();
-                let absent = match &keyspace {
-                    Ok(keyspace) if self.tells => Some(absent_keys(keyspace.engine, args)),
-                    _ => None,
-                };
                 output.acknowledge(request, self.synced(), |reply| match &keyspace {
                     Ok(keyspace) => keyspace.answer(run, args, reply),
                     Err(error) => args.refuse(&error_text(error), reply),
                 });
                 let notes = self.notes(false, db);
-                if notes.are_kept() {
-                    let absent = absent.as_deref().unwrap_or_default();
-                    self.note_alone(notes, input, request, (&output.out[start..], &[], absent));
+                if let Ok(keyspace) = keyspace
+                    && notes.are_kept()
+                {
+                    let known = (&output.out[start..], &[][..], None);
+                    self.note_alone(notes, (input, request), keyspace.engine, known);
                 }
             }
             _ => unreachable!("the caller has looked at what the request runs"),

@@ -2,10 +2,11 @@
 //! [`Journal`](super::journal::Journal).
 
 use super::held::removes_everything;
-use super::telling::{tell_alone, tell_batch, tell_update, tell_write};
+use super::telling::{Sources, tell_alone, tell_batch, tell_update, tell_write};
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
+use crate::replication::Effects;
 use crate::resp::events::{self, Classes};
 use crate::resp::types::Objects;
 use crate::service::Service;
@@ -205,28 +206,42 @@ impl Executor {
         looked.map(|()| there.0).unwrap_or_default()
     }
 
+    /// Adds the effects of a request that ran alone and was answered with `reply`.
+    fn tell_alone(
+        &self,
+        (input, request): (&Input, &Request),
+        engine: &dyn Engine,
+        (reply, sources): (&[u8], Option<&Sources>),
+        effects: &mut Effects,
+    ) {
+        match request.run {
+            Run::Script(_, index) => effects.append(&mut input.scripts[index].effects()),
+            Run::Transaction(index) => effects.append(&mut input.transactions[index].effects()),
+            _ if reply.first() == Some(&ERROR) => {}
+            _ => {
+                let on = (engine, &self.claim);
+                let told = tell_alone((input, request), (reply, sources), on, effects);
+                if let Err(error) = told {
+                    self.service.begin_replicas_anew(&error);
+                }
+            }
+        }
+    }
+
     /// Notes what a request has changed that ran alone, if it was not answered with an error.
     pub(super) fn note_alone(
         &self,
         notes: Notes,
-        input: &Input,
-        request: &Request,
-        (reply, were_there, absent): (&[u8], &[bool], &[Vec<u8>]),
+        (input, request): (&Input, &Request),
+        engine: &dyn Engine,
+        (reply, were_there, sources): (&[u8], &[bool], Option<&Sources>),
     ) {
         let is_refused = reply.first() == Some(&ERROR);
         let args = input.args(request);
         let mut journal = self.journal.borrow_mut();
         if notes.is_told {
-            match request.run {
-                Run::Script(_, index) => {
-                    journal.effects.append(&mut input.scripts[index].effects());
-                }
-                Run::Transaction(index) => {
-                    journal.effects.append(&mut input.transactions[index].effects());
-                }
-                _ if is_refused => {}
-                _ => tell_alone((input, request), (reply, absent), &mut journal.effects),
-            }
+            let effects = &mut journal.effects;
+            self.tell_alone((input, request), engine, (reply, sources), effects);
         }
         let mut change = |key: &[u8]| {
             if notes.is_tracked {

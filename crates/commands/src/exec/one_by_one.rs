@@ -2,7 +2,7 @@
 //! asked of the store as a whole.
 
 use super::held::removes_everything;
-use super::telling::{absent_keys, add_keys};
+use super::telling::{Sources, add_keys};
 use super::{Executor, Wave, WaveKind, out_bytes};
 use crate::burst::{Args, Input, Output, Request};
 use crate::engine_calls::error_text;
@@ -82,10 +82,8 @@ impl Executor {
         let unhold = || drop(held.borrow_mut().take());
         let turn = HoldAll { hold: &hold, unhold: &unhold };
         let is_one = matches!(request.run, Run::UpdateAll(_)) && self.tells;
-        let absent = match is_one {
-            true => absent_keys(keyspace.engine, input.args(request)),
-            false => Vec::new(),
-        };
+        let args = input.args(request);
+        let sources = is_one.then(|| Sources::of(keyspace.engine, args)).flatten();
         let were_there = self.are_there(keyspace.engine, input, request);
         let wrote = request.run.changes();
         match wrote {
@@ -95,7 +93,8 @@ impl Executor {
         let notes = self.notes(kind == WaveKind::Transaction, keyspace.db);
         if output.next > number && notes.are_kept() {
             let reply = &output.out[start..];
-            self.note_alone(notes, input, request, (reply, &were_there, &absent));
+            let known = (reply, &were_there[..], sources.as_ref());
+            self.note_alone(notes, (input, request), keyspace.engine, known);
         }
         if kind == WaveKind::Burst {
             self.tell_replicas(is_step(request));

@@ -2,13 +2,16 @@
 
 use super::held::removes_everything;
 use super::{Executor, Wave};
+use crate::budget::Claim;
 use crate::burst::{Args, Input, Request};
 use crate::effect::{Became, Effect};
+use crate::replication::walk::push_key;
 use crate::replication::{Effects, Held, Mask, READONLY};
 use crate::service::Service;
 use crate::table::{Command, Modify, Run, Write, find, find_called};
-use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
+use silica::engine::{Engine, EntryRef, GetSink, OpKind, Result, WriteBatch};
 use silica_proto::memcached::Request as Head;
+use silica_proto::parse_i64;
 use std::sync::Arc;
 
 impl Executor {
@@ -195,53 +198,131 @@ impl GetSink for There {
     }
 }
 
-/// The keys of `args` that are not there: a replica may still have them, as expired ones.
-pub(super) fn absent_keys(engine: &dyn Engine, args: Args<'_>) -> Vec<Vec<u8>> {
-    // What the server asks of itself has no arguments.
-    let command = if args.len() > 0 { find_called(args) } else { None };
-    let Some(command) = command else { return Vec::new() };
-    let keys: Vec<&[u8]> = command.keys(args).collect();
-    let mut there = There(vec![false; keys.len()]);
-    // If it cannot be read, nothing will be written either.
-    if engine.get_many(&keys, &mut there).is_err() {
-        return Vec::new();
+/// What is known of the sources of a BITOP before it runs.
+///
+/// A replica may still have what has expired here, and a source may expire between a look and the
+/// run. So the command is told only if the same sources are missing before and after.
+pub(super) struct Sources(Vec<Vec<u8>>);
+
+impl Sources {
+    /// Looks before `args` run; `None` for commands whose sources are there if they succeed.
+    pub(super) fn of(engine: &dyn Engine, args: Args<'_>) -> Option<Self> {
+        // What the server asks of itself has no arguments.
+        let is_bitop = args.len() > 3 && args.memcached().is_none() && args.is(0, "bitop");
+        // If they cannot be read, nothing will be written either.
+        is_bitop.then(|| Sources(absent(engine, args.from(3)).unwrap_or_default()))
     }
+
+    /// What replicas are told of `args` of database `db`, which have run on `engine`.
+    fn told(
+        &self,
+        engine: &dyn Engine,
+        (db, args): (u8, Args<'_>),
+        claim: &Claim,
+    ) -> Result<Effects> {
+        let mut told = Effects::default();
+        let target = args.get(2);
+        let is_source = args.from(3).any(|source| source == target);
+        if !is_source && absent(engine, args.from(3))? == self.0 {
+            self.0.iter().for_each(|key| told.push(Some(db), &[b"DEL", key]));
+            told.push_args(Some(db), args);
+            return Ok(told);
+        }
+        // A string has no fields that expire.
+        push_key(engine, (db, target), claim, 0, &mut told)?;
+        if told.is_empty() {
+            told.push(Some(db), &[b"DEL", target]);
+        }
+        Ok(told)
+    }
+}
+
+/// The `keys` that are not there.
+fn absent<'k>(engine: &dyn Engine, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Vec<u8>>> {
+    let keys: Vec<&[u8]> = keys.collect();
+    let mut there = There(vec![false; keys.len()]);
+    engine.get_many(&keys, &mut there)?;
     let absent = keys.iter().zip(there.0).filter(|(_, is_there)| !is_there);
-    absent.map(|(key, _)| key.to_vec()).collect()
+    Ok(absent.map(|(key, _)| key.to_vec()).collect())
 }
 
 /// The effects of a request that ran alone and was answered with `reply`, but those of transactions
 /// and scripts.
+///
+/// # Errors
+/// Those of reading what a BITOP has made.
 pub(super) fn tell_alone(
     (input, request): (&Input, &Request),
-    (reply, absent): (&[u8], &[Vec<u8>]),
+    (reply, sources): (&[u8], Option<&Sources>),
+    (engine, claim): (&dyn Engine, &Claim),
     effects: &mut Effects,
-) {
+) -> Result<()> {
     let (db, args) = (request.db, input.args(request));
     if removes_everything(input, request) {
-        let is_later = match args.memcached() {
-            Some(Head::FlushAll { delay }) => *delay > 0,
-            Some(Head::Binary(packet)) => packet.expiry > 0,
-            _ => false,
-        };
-        match args.len() {
-            _ if is_later => {}
-            1.. if args.memcached().is_none() => effects.push_args(Some(db), args),
-            _ => effects.push(Some(db), &[b"FLUSHDB"]),
-        }
-        return;
+        tell_removal((db, args), effects);
+        return Ok(());
     }
     if input.is_internal || args.len() == 0 || args.memcached().is_some() {
-        return;
+        return Ok(());
     }
-    let Some(command) = find(args.get(0)) else { return };
-    let did_nothing = reply.starts_with(b":0\r\n") && command.name != "bitop";
+    let Some(command) = find(args.get(0)) else { return Ok(()) };
     let is_write =
         matches!(request.run, Run::UpdateAll(_) | Run::Across(_)) && command.has("write");
-    if is_write && !did_nothing {
-        absent.iter().for_each(|key| effects.push(Some(db), &[b"DEL", key]));
-        effects.push_args(Some(db), args);
+    if !is_write {
+        return Ok(());
     }
+    if let Some(sources) = sources {
+        effects.append(&mut sources.told(engine, (db, args), claim)?);
+    } else if !reply.starts_with(b":0\r\n") {
+        tell_several((db, args), command, effects);
+    }
+    Ok(())
+}
+
+/// The effects of a command that removes everything.
+fn tell_removal((db, args): (u8, Args<'_>), effects: &mut Effects) {
+    let is_later = match args.memcached() {
+        Some(Head::FlushAll { delay }) => *delay > 0,
+        Some(Head::Binary(packet)) => packet.expiry > 0,
+        _ => false,
+    };
+    match args.len() {
+        _ if is_later => {}
+        1.. if args.memcached().is_none() => effects.push_args(Some(db), args),
+        _ => effects.push(Some(db), &[b"FLUSHDB"]),
+    }
+}
+
+/// The effects of a command on several keys, or databases, which has done something.
+///
+/// A replica may still have what has expired here, where it stands in the way of a command that
+/// replaces nothing. Its removal is told for each target that was not there, which the command's
+/// success shows: a look before the run would miss what expires in between.
+fn tell_several((db, args): (u8, Args<'_>), command: &Command, effects: &mut Effects) {
+    let mut is_free = |db: u8, key: &[u8]| effects.push(Some(db), &[b"DEL", key]);
+    match command.name {
+        "renamenx" => is_free(db, args.get(2)),
+        "move" => is_free(number(args, 2).unwrap_or(db), args.get(1)),
+        "copy" => {
+            let replaces = (3..args.len()).any(|at| args.is(at, "replace"));
+            let named = (3..args.len() - 1).rev().find(|at| args.is(*at, "db"));
+            let target = named.and_then(|at| number(args, at + 1)).unwrap_or(db);
+            if !replaces {
+                is_free(target, args.get(2));
+            }
+        }
+        "msetnx" => {
+            let args: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(args.from(1)).collect();
+            return effects.push(Some(db), &args);
+        }
+        _ => {}
+    }
+    effects.push_args(Some(db), args);
+}
+
+/// The number of a database among `args`.
+fn number(args: Args<'_>, at: usize) -> Option<u8> {
+    parse_i64(args.get(at)).and_then(|number| u8::try_from(number).ok())
 }
 
 /// A command on objects as replicas get it, unless it has said so itself: `key` is the first one

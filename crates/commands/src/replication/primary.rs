@@ -10,7 +10,7 @@ use crate::push::Owner;
 use crate::resp::Keyspace;
 use crate::service::Service;
 use crate::table::Run;
-use silica::engine::{EntryRef, GetSink, Result, WriteBatch};
+use silica::engine::{EntryRef, Error, GetSink, Result, WriteBatch};
 use silica_proto::Reply;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -229,6 +229,14 @@ impl Service {
             let owner = feed.client.owner();
             self.front.close(feed.client.loop_index, owner);
         }
+    }
+
+    /// Something was written that the stream lacks, because of `error`: all replicas get all data
+    /// once more.
+    pub(crate) fn begin_replicas_anew(&self, error: &Error) {
+        log::warn!("replicas begin anew, because a key cannot be read: {error}");
+        self.replication.note_half_told(0);
+        self.drop_replicas();
     }
 
     /// Makes what the databases hold survive a power cut; false if one of them cannot.

@@ -153,7 +153,7 @@ pub(crate) fn each_range(
 
 /// Adds commands that make `key` what it is in `engine`, which is database `db`: nothing if it is
 /// not there.
-pub(super) fn push_key(
+pub(crate) fn push_key(
     engine: &dyn Engine,
     (db, key): (u8, &[u8]),
     claim: &Claim,

@@ -289,6 +289,55 @@ fn redis_follows_a_cache() {
     server.stop();
 }
 
+/// Commands on several keys, of which those with an `x` have expired here and are still on the
+/// replica: what makes the keys, and the command.
+const OVER_EXPIRED: &[(&str, &str)] = &[
+    ("RPUSH m:K a", "MOVE m:K 1"),
+    ("RPUSH c:K a", "COPY c:K x:K"),
+    ("RPUSH d:K a", "COPY d:K x:K DB 1"),
+    ("RPUSH e:K a", "COPY e:K x:K DB 1 REPLACE"),
+    ("RPUSH n:K a", "RENAMENX n:K x:K"),
+    ("RPUSH r:K a", "RENAME r:K x:K"),
+    ("SET s:K a", "MSETNX s:K+ 1 x:K 2"),
+    ("SET b:K a", "BITOP OR o:K b:K x:K"),
+    ("SET b:K a", "BITOP OR x:K b:K x:K"),
+    ("SET b:K a", "EVAL return(redis.call('renamenx',KEYS[1],KEYS[2])) 2 b:K x:K"),
+];
+
+#[test]
+fn what_has_expired_here_stands_in_nobodys_way_there() {
+    let Some(redis) = Redis::start() else { return };
+    let (server, _directory) = start_engine("wip");
+    let (mut client, mut replica) = (Client::connect(&server), redis.connect());
+    follow(&mut replica, &server);
+    for (nth, (make, command)) in OVER_EXPIRED.iter().enumerate() {
+        for is_in_multi in [false, true] {
+            let key = format!("{nth}{is_in_multi}");
+            let of = |line: &str| line.replace(":K", &format!(":{key}"));
+            let name = of(command.split(' ').nth(1).expect("a key"));
+            for db in [0, 1] {
+                client.ask(&format!("SELECT {db}"));
+                client.ask(&of("SET x:K \x0f PX 2"));
+            }
+            // What MOVE meets in the other database.
+            client.ask(&format!("SET {name} \x0f PX 2"));
+            client.ask("SELECT 0");
+            client.ask(&of(make));
+            std::thread::sleep(Duration::from_millis(5));
+            let lines: &[&str] = match is_in_multi {
+                true => &["MULTI", command, "EXEC"],
+                false => &[command],
+            };
+            for line in lines {
+                let reply = client.ask(&of(line));
+                assert!(!reply.starts_with('-') && reply != ":0", "{line}: {reply}");
+            }
+        }
+    }
+    compare(&mut client, &mut replica, "over what has expired");
+    server.stop();
+}
+
 #[test]
 fn replicas_are_counted_and_waited_for() {
     let Some(redis) = Redis::start() else { return };
