@@ -65,6 +65,11 @@ pub(super) fn front(kind: Kind, store: u64) -> [u8; FRONT_BYTES] {
 
 /// The store's number in the front of a region of `kind`.
 pub(super) fn decode_front(file: &str, kind: Kind, bytes: &[u8; FRONT_BYTES]) -> Result<u64> {
+    if has_other_byte_order(bytes) {
+        let detail = "its words are in the other byte order; a region is little-endian on every \
+                      machine, so copy it again, byte for byte";
+        return Err(Error::corruption(file, 0, detail));
+    }
     FORMAT.version_of(file, 0, bytes)?;
     let store = u64::from_le_bytes(bytes[8..16].try_into().expect("eight"));
     for other in [Kind::Turbo, Kind::SpTree] {
@@ -81,6 +86,15 @@ pub(super) fn decode_front(file: &str, kind: Kind, bytes: &[u8; FRONT_BYTES]) ->
         }
     }
     Err(Error::corruption(file, 0, "its header does not match its checksum"))
+}
+
+/// True if the first words, of 4 or 8 bytes, are those of a region with their bytes reversed.
+fn has_other_byte_order(bytes: &[u8; FRONT_BYTES]) -> bool {
+    [4, 8].into_iter().any(|width| {
+        let mut first: Vec<u8> = bytes[..width].to_vec();
+        first.reverse();
+        first.starts_with(FORMAT.magic)
+    })
 }
 
 /// How a region was left.

@@ -1,6 +1,7 @@
 //! Tests of the engines in a region.
 
 mod golden;
+mod header;
 mod repair;
 mod space;
 mod sptree;

@@ -1,30 +1,13 @@
 //! Regions that were in use when the machine stopped, on a disk: what is whole is saved.
 
-use silica_base::{HashSeed, ManualClock, test_size};
-use silica_device::{DeviceOptions, FileDevice};
-use silica_engine::{Durability, EngineExt, EngineSpec, Environment, Loss, OptionValues, Repaired};
+use crate::support::{device, environment, options};
+use silica_base::test_size;
+use silica_device::FileDevice;
+use silica_engine::{Durability, EngineExt, EngineSpec, Loss, Repaired};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 const NOW: Durability = Durability::Buffered;
-
-fn environment() -> Environment {
-    Environment { clock: Arc::new(ManualClock::default()), seed: HashSeed([5; 16]) }
-}
-
-fn options(more: &[(&str, u64)]) -> OptionValues {
-    let mut options = OptionValues::default();
-    options.set("memory_bytes", 64 << 20);
-    for (name, value) in more {
-        options.set(name, *value);
-    }
-    options
-}
-
-fn device(path: &Path) -> FileDevice {
-    FileDevice::open(path, DeviceOptions::default()).expect("a directory")
-}
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 

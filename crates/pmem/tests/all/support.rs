@@ -1,10 +1,33 @@
 //! What several tests set up in the same way.
 #![allow(dead_code)] // Each of them uses a part.
 
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, HashSeed, ManualClock, Result};
 use silica_device::region::{Region, RegionClass, Regions};
 use silica_device::sim::SimRegion;
+use silica_device::{DeviceOptions, FileDevice};
+use silica_engine::{Environment, OptionValues};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+
+/// What a store in a file is opened with.
+pub(crate) fn environment() -> Environment {
+    Environment { clock: Arc::new(ManualClock::default()), seed: HashSeed([5; 16]) }
+}
+
+/// Options of an engine beside its memory.
+pub(crate) fn options(more: &[(&str, u64)]) -> OptionValues {
+    let mut options = OptionValues::default();
+    options.set("memory_bytes", 64 << 20);
+    for (name, value) in more {
+        options.set(name, *value);
+    }
+    options
+}
+
+/// A directory of regions in files.
+pub(crate) fn device(path: &Path) -> FileDevice {
+    FileDevice::open(path, DeviceOptions::default()).expect("a directory")
+}
 
 /// A place with one region, which has its full length from the start and outlives who opens it.
 #[derive(Clone)]
