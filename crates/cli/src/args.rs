@@ -458,7 +458,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", requires = "flash")]
     pub(crate) flash_files: Option<PathBuf>,
     /// Bytes of flash; fixed when the cache is created (4 GiB).
-    #[arg(long, value_name = "SIZE", value_parser = memory, requires = "flash")]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "flash")]
     pub(crate) flash_size: Option<u64>,
     /// Times that all of the flash may be written in a day: what would be more stays in memory.
     #[arg(long, value_name = "N", value_parser = positive, requires = "flash")]

@@ -6,7 +6,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use silica::{Error, ErrorKind, Result};
 use silica_console::Output;
-use silica_mount::{Collection, LfsOptions, MountOptions, Mounted, Shape, Volume};
+use silica_mount::{
+    Collection, LfsOptions, MountOptions, Mounted, Shape, Volume, check_mount_point,
+};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -117,6 +119,8 @@ fn check(path: &Path, repairs: bool, output: &mut Output) -> Result<()> {
 /// # Errors
 /// Those of the device and of the kernel.
 pub(crate) fn mount(args: &MountArgs, output: &mut Output) -> Result<()> {
+    // Before the device, whose roll-forward may take a while.
+    check_mount_point(&args.directory)?;
     let collection = if args.greedy { Collection::Greedy } else { Collection::CostBenefit };
     let options = LfsOptions { collection, ..LfsOptions::default() };
     let volume = Volume::open(&args.device, options)?;
@@ -132,11 +136,16 @@ pub(crate) fn mount(args: &MountArgs, output: &mut Output) -> Result<()> {
     let mounted = Mounted::new(volume, &args.directory, &mounting)?;
     output.line(format!("{} is on {}", args.device.display(), args.directory.display()))?;
     silica::device::return_start_pages();
-    while !mounted.is_ended() {
+    let is_asked = loop {
+        if mounted.is_ended() {
+            break false;
+        }
         if signals.pending().next().is_some() {
-            return mounted.unmount();
+            break true;
         }
         std::thread::sleep(LOOK_EVERY);
-    }
-    mounted.wait()
+    };
+    // The mount is gone when its library unmounts once more, and it would warn of that.
+    log::set_max_level(log::LevelFilter::Error);
+    if is_asked { mounted.unmount() } else { mounted.wait() }
 }

@@ -35,6 +35,15 @@ pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     Error::io(format!("cannot {what} {}{fix}", path.display()), source)
 }
 
+/// Says why a file could not be made; that there is one already is the caller's choice of a name.
+pub(crate) fn create_failed(path: &Path, source: io::Error) -> Error {
+    if source.kind() != io::ErrorKind::AlreadyExists {
+        return failed("create", path, source);
+    }
+    let message = format!("{} is there already; choose another name, or remove it", path.display());
+    Error::new(ErrorKind::Config, message)
+}
+
 /// Repeats `call` for as long as a signal interrupts it.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {

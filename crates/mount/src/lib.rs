@@ -14,6 +14,6 @@ mod mounted;
 mod volume;
 
 pub use convert::now;
-pub use mounted::{MountOptions, Mounted};
+pub use mounted::{MountOptions, Mounted, check_mount_point};
 pub use silica_lfs::{Collection, LfsOptions, Problem, Usage};
 pub use volume::{Shape, Volume};

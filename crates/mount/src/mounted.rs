@@ -3,8 +3,11 @@
 use crate::answers::Answers;
 use crate::volume::Volume;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::fs::statvfs;
+use rustix::io::Errno;
 use silica_base::{Error, ErrorKind, Result};
 use silica_lfs::{Ground, Lfs};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -60,12 +63,10 @@ impl Mounted {
     /// Mounts a volume on a directory and returns when the kernel knows it.
     ///
     /// # Errors
-    /// `Io` if the kernel refuses, with what it said; `Config` if `directory` is none.
+    /// `Io` if the kernel refuses, with what it said; `Config` if `directory` is none, or the mount
+    /// of a process that has ended.
     pub fn new(volume: Volume, directory: &Path, options: &MountOptions) -> Result<Self> {
-        if !directory.is_dir() {
-            let message = format!("{} is no directory; make it first", directory.display());
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+        check_mount_point(directory)?;
         let lfs = volume.into_lfs();
         let mut config = Config::default();
         config.mount_options = vec![
@@ -145,6 +146,31 @@ impl Mounted {
     }
 }
 
+/// Refuses what nothing can be mounted on, with what to do.
+///
+/// # Errors
+/// `Config`, `Io`.
+pub fn check_mount_point(directory: &Path) -> Result<()> {
+    let name = directory.display();
+    // The kernel may know the attributes of a mount whose process has ended, but not its space.
+    let looked = std::fs::metadata(directory)
+        .and_then(|of| statvfs(directory).map(|_| of).map_err(io::Error::from));
+    let message = match looked {
+        Ok(of) if of.is_dir() => return Ok(()),
+        Ok(_) => format!("{name} is no directory; give one to mount on"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            format!("there is no directory {name}; make it first")
+        }
+        // The kernel keeps the mount of a process that was killed, and answers for nobody.
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => format!(
+            "{name} is the mount of a process that has ended ({error}): take it away with \
+             `umount -l {name}` (`fusermount3 -u -z {name}` if you are not root), then mount again"
+        ),
+        Err(error) => return Err(Error::io(format!("looking at {name}"), error)),
+    };
+    Err(Error::new(ErrorKind::Config, message))
+}
+
 /// Asks the kernel to unmount, again and again while a file is open: a program that is just being
 /// started has those of the one that starts it. False if it stays in use, or this is not root, for
 /// whom FUSE's helper unmounts.
@@ -152,7 +178,7 @@ fn unmounted(directory: &Path) -> bool {
     for _ in 0..UNMOUNT_ATTEMPTS {
         match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::empty()) {
             Ok(()) => return true,
-            Err(rustix::io::Errno::BUSY) => std::thread::sleep(UNMOUNT_PAUSE),
+            Err(Errno::BUSY) => std::thread::sleep(UNMOUNT_PAUSE),
             Err(_) => return false,
         }
     }

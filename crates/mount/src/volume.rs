@@ -49,6 +49,8 @@ fn geometry_of(bytes: u64) -> Result<Geometry> {
         pages /= 2;
     }
     let blocks = lun_bytes / block_bytes(pages);
+    // What is too large for the field is too large for a device, which says so.
+    let blocks_max = u64::from(u32::MAX);
     if blocks < BLOCKS_MIN {
         let least = BLOCKS_MIN * u64::from(CHANNELS * LUNS) * block_bytes(PAGES_MIN);
         let message = format!(
@@ -60,7 +62,7 @@ fn geometry_of(bytes: u64) -> Result<Geometry> {
     Ok(Geometry {
         channels: CHANNELS,
         luns: LUNS,
-        blocks: blocks as u32,
+        blocks: blocks.min(blocks_max) as u32,
         pages,
         page_bytes: PAGE_BYTES,
         spare_bytes: 0,
@@ -99,24 +101,28 @@ impl Volume {
     /// Opens the file system on `path`.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file or no file system on it; `Config` if it is no flash;
+    /// `NotFound` if there is no such file or no file system on it; `Config` if it is a directory;
     /// `Locked` if it is mounted already; `Unsupported` if a newer release wrote it;
     /// `Corruption`.
     pub fn open(path: &Path, options: LfsOptions) -> Result<Self> {
+        if path.is_dir() {
+            let message = format!(
+                "{} is a directory; give the file or the block device of a file system",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         let ground = match FlashDrive::open(path) {
             Ok(drive) => find(drive),
-            Err(error) if error.kind() == ErrorKind::Locked => Err(mounted(path, &error)),
             Err(error) if is_other(&error) => match FlashImage::open(path, None) {
                 Ok(image) => find(image),
-                Err(error) if error.kind() == ErrorKind::Locked => Err(mounted(path, &error)),
-                Err(other) if is_other(&other) => Err(not_ours(path)),
-                Err(other) => Err(other),
+                Err(other) => Err(of_both(path, error, other)),
             },
             Err(error) => Err(error),
         };
-        let named = |fault| failed(fault).within(path.display());
-        let ground = ground.map_err(|error| error.within(path.display()))?;
-        Ok(Volume { lfs: Arc::new(Lfs::open(ground, options).map_err(named)?) })
+        let ground = ground.map_err(|error| told(path, error))?;
+        let lfs = Lfs::open(ground, options).map_err(|fault| told(path, failed(fault)))?;
+        Ok(Volume { lfs: Arc::new(lfs) })
     }
 
     /// Looks at everything, and puts right what can be if `repairs`. Returns what was wrong.
@@ -166,9 +172,35 @@ fn is_other(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Config | ErrorKind::Corruption)
 }
 
-fn mounted(path: &Path, error: &Error) -> Error {
-    let message = format!("{} is mounted already, or in use: {error}", path.display());
-    Error::new(ErrorKind::Locked, message)
+/// What is told of a file that opens neither as a drive nor as an image. A damaged one begins as
+/// one of them, and who is told to make it anew would lose what can be saved.
+fn of_both(path: &Path, as_drive: Error, as_image: Error) -> Error {
+    match (as_drive.kind(), as_image.kind()) {
+        // A file that is too short is damaged as both.
+        (ErrorKind::Config, ErrorKind::Config) | (ErrorKind::Corruption, ErrorKind::Corruption) => {
+            not_ours(path)
+        }
+        (ErrorKind::Corruption, ErrorKind::Config) => as_drive,
+        _ => as_image,
+    }
+}
+
+/// An error with the file's name in it, and what to do if there is none or it is in use.
+fn told(path: &Path, error: Error) -> Error {
+    let name = path.display().to_string();
+    match error.kind() {
+        ErrorKind::Locked => {
+            let message = format!("{name} is mounted already, or in use: {error}");
+            Error::new(ErrorKind::Locked, message)
+        }
+        ErrorKind::NotFound if !path.exists() => {
+            let message =
+                format!("there is no {name}; make a file system there with `silica lfs create`");
+            Error::new(ErrorKind::NotFound, message)
+        }
+        _ if error.to_string().contains(&name) => error,
+        _ => error.within(name),
+    }
 }
 
 fn not_ours(path: &Path) -> Error {

@@ -2,7 +2,7 @@
 
 use super::values::geometry;
 use clap::{Args, Subcommand};
-use silica_console::values::memory;
+use silica_console::values::size;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -12,7 +12,7 @@ pub(crate) enum LfsCommand {
         /// The file or the block device.
         path: PathBuf,
         /// Bytes of a new file (1GiB); a block device is taken whole.
-        #[arg(long, value_name = "SIZE", value_parser = memory, conflicts_with = "geometry")]
+        #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "geometry")]
         size: Option<u64>,
         /// Make a flash image of this geometry, whose pages have checksums, such as
         /// 4x4x64x64x16KiB.

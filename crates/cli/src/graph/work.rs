@@ -124,7 +124,10 @@ fn with_graph(
             output.object().insert("reused".into(), true.into());
             graph
         }
-        None => build(args, &place, &memory, input, &stop, output)?,
+        None => build(args, &place, &memory, input, &stop, output).inspect_err(|_| {
+            // Nothing of it can be gone on with. What stays behind is only untidy.
+            let _ = place.temporary.as_ref().map(std::fs::remove_file);
+        })?,
     };
     say_graph(&graph, &place, output)?;
     work(&graph, &stop, output)?;

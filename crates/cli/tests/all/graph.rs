@@ -153,6 +153,8 @@ fn bad_input_is_refused_in_words() {
     assert_eq!(refused.status.code(), Some(2));
     let words = said(&refused);
     assert!(words.contains("line 3") && words.contains("--skip-bad"), "{words}");
+    let image = directory.join("bad.txt.silica-graph");
+    assert!(!image.exists(), "a build that failed leaves an image of tens of MiB");
     let found = json(&["graph", "components", arg(&edges), "--skip-bad", "--json"]);
     assert_eq!((&found["skipped"], &found["components"]), (&2.into(), &1.into()));
     let missing = run(&["graph", "pagerank", arg(&directory.join("none"))]);

@@ -192,7 +192,7 @@ fn remove(path: &Path) {
     let _ = std::fs::remove_dir_all(dir);
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let now = || std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64);
     std::env::var("SILICA_SEED").map_or_else(|_| now(), |s| s.parse().expect("a number"))
 }

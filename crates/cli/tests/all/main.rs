@@ -24,6 +24,7 @@ mod main_job;
 mod memory;
 mod memory_growth;
 mod migrate;
+mod mount_kill;
 mod options_file;
 mod passed;
 mod programs;

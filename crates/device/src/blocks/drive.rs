@@ -21,7 +21,7 @@ use super::{
     FlashError, FlashFault, FlashImageOptions, FlashResult, Geometry, PageAddress, Place, checks,
 };
 use crate::files::probe_ring;
-use crate::os::{LockedFile, failed, read_full, reserve, write_all};
+use crate::os::{LockedFile, create_failed, failed, read_full, reserve, write_all};
 use rustix::fs::OFlags;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Format, Result};
 use std::fs::{File, OpenOptions};
@@ -120,7 +120,7 @@ impl FlashDrive {
             Header { image: options.id, geometry, endurance: options.endurance.unwrap_or(0) };
         let is_device = is_block_device(path);
         let opened = OpenOptions::new().read(true).write(true).create_new(!is_device).open(path);
-        let file = LockedFile::lock(opened.map_err(|e| failed("create", path, e))?, path)?;
+        let file = LockedFile::lock(opened.map_err(|e| create_failed(path, e))?, path)?;
         let parts = Parts::new(geometry);
         let made = match is_device {
             true => check_size(&file, path, &parts),

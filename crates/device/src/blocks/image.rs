@@ -24,7 +24,7 @@ use super::{
     Abilities, Append, BlockAddress, BlockState, BlockStatus, FlashCounters, FlashDevice,
     FlashError, FlashFault, FlashResult, Geometry, PageAddress, Place,
 };
-use crate::os::{LockedFile, failed, read_full, sync_directory, write_all};
+use crate::os::{LockedFile, create_failed, failed, read_full, sync_directory, write_all};
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,8 @@ impl FlashImage {
     /// length and takes space as it is written to.
     ///
     /// # Errors
-    /// `Config` if the geometry breaks a limit; `Io`, `Full` if the file cannot be made.
+    /// `Config` if the geometry breaks a limit or there is a file; `Io`, `Full` if the file cannot
+    /// be made.
     pub fn create(path: &Path, geometry: Geometry, options: FlashImageOptions) -> Result<Self> {
         geometry.check()?;
         let header =
@@ -88,7 +89,7 @@ impl FlashImage {
         });
         written.map_err(|e| {
             let _ = std::fs::remove_file(&new);
-            failed("create the flash image", path, e)
+            create_failed(path, e)
         })?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         sync_directory(parent.unwrap_or(Path::new(".")))?;

@@ -2,10 +2,11 @@
 
 use super::{Mount, user};
 use silica_base::ErrorKind;
-use silica_mount::{LfsOptions, Shape, Volume, now};
+use silica_mount::{LfsOptions, Shape, Volume, check_mount_point, now};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 
 #[test]
 fn files_directories_and_links_are_there_after_a_remount() {
@@ -114,6 +115,41 @@ fn what_is_mounted_is_not_mounted_twice_and_what_is_not_ours_is_refused() {
     let small =
         Volume::create(&directory.path().join("b"), Shape::Drive(1 << 20), 7, user(), now());
     assert!(small.err().unwrap().to_string().contains("too few"));
+    let again = Volume::create(&image, Shape::Drive(64 << 20), 7, user(), now()).err().unwrap();
+    assert_eq!(again.kind(), ErrorKind::Config);
+    assert!(again.to_string().contains("is there already"), "{again}");
+    let swapped = Volume::open(directory.path(), LfsOptions::default()).err().unwrap();
+    assert!(swapped.to_string().contains("is a directory"), "{swapped}");
+}
+
+/// Whoever is told to make a file system where a damaged one is loses what can be saved.
+#[test]
+fn a_damaged_header_is_named_and_nobody_is_told_to_make_a_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let geometry = "2x2x32x16x4KiB".parse().unwrap();
+    for (name, shape) in [("drive", Shape::Drive(64 << 20)), ("image", Shape::Image(geometry))] {
+        let path = directory.path().join(name);
+        Volume::create(&path, shape, 10, user(), now()).unwrap().close().unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 20).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], 20).unwrap();
+        let refused = Volume::open(&path, LfsOptions::default()).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+        let told = refused.to_string();
+        assert!(told.contains("damaged") && !told.contains("lfs create"), "{told}");
+    }
+}
+
+#[test]
+fn what_is_no_mount_point_is_refused_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let told = |at: &Path| check_mount_point(at).unwrap_err().to_string();
+    assert!(told(&file).contains("is no directory"));
+    assert!(told(&directory.path().join("missing")).contains("make it first"));
+    check_mount_point(directory.path()).unwrap();
 }
 
 #[test]

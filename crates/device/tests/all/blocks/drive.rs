@@ -134,7 +134,9 @@ fn what_is_no_drive_is_refused_in_words() {
     };
     let (kind, _) = said(FlashDrive::open(&path));
     assert_eq!(kind, ErrorKind::Locked);
-    assert!(said(FlashDrive::create(&path, small(), OPTIONS)).1.contains("exists"));
+    let (kind, text) = said(FlashDrive::create(&path, small(), OPTIONS));
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("is there already"), "{text}");
     drop(drive);
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let whole = file.metadata().unwrap().len();
