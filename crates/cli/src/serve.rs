@@ -101,6 +101,8 @@ fn options_of_store(global: &Global, args: &ServeArgs) -> silica::OpenOptions {
         Some(durability) => global.open_options().durability(durability.into()),
         None => global.open_options(),
     };
+    let follows = |(name, value): &(String, String)| name == "replicaof" && !value.is_empty();
+    let options = options.hold_expiry(settings(args).iter().any(follows));
     args.database.iter().fold(options, |options, database| {
         options.declare(
             silica_server::keyspace_name(database.index),

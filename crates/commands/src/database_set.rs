@@ -4,13 +4,14 @@ use crate::databases::{Databases, Generation, database_index};
 use crate::gate::{self, Gate, Serve, Turn};
 use crate::jobs::{Job, Jobs};
 use crate::migrations::Migrations;
+use crate::nothing::Nothing;
 use crate::owners::Owners;
 use crate::places::{DatabasePlace, Places};
 use crate::recordings::Recordings;
 use crate::watch::{PlaceWatchers, Watched, Watchers};
-use silica::RecordOptions;
 use silica::engine::{Engine, EngineExt, Error, ErrorKind, MetricVisitor, Result};
 use silica::tune::recommend::Why;
+use silica::{HeldClock, RecordOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,6 +23,7 @@ pub struct DatabaseSet {
     pub(crate) recordings: Recordings,
     /// What is open, by its place.
     slots: Vec<OnceLock<Arc<dyn Engine>>>,
+    clock: Option<Arc<HeldClock>>,
     places: Arc<Places>,
     /// Lets one thread be alone with all databases.
     gate: Gate,
@@ -41,6 +43,7 @@ impl DatabaseSet {
         let slots = (0..count).map(|_| OnceLock::new()).collect();
         let watchers = (0..count).map(|_| Arc::new(Watchers::new())).collect();
         DatabaseSet {
+            clock: source.clock(),
             source,
             migrations: Migrations::default(),
             jobs: Jobs::default(),
@@ -66,6 +69,17 @@ impl DatabaseSet {
                 log::error!("database {index} is not there: {error}");
             }
         }
+    }
+
+    /// The clock by which entries expire, if it can be held back.
+    pub(crate) fn clock(&self) -> Option<&HeldClock> {
+        self.clock.as_deref()
+    }
+
+    /// True while what has expired is still there: see [`HeldClock`]. Who reads compares.
+    #[inline]
+    pub(crate) fn holds_expired(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| clock.is_held())
     }
 
     /// Begins to move database `index` to another engine.
@@ -240,6 +254,19 @@ impl DatabaseSet {
             let _ = self.slots[place].set(engine);
         }
         Ok(self.opened(index).expect("the slot was just filled"))
+    }
+
+    /// Database `index`, which is made if it is not there and it `is_needed`: else one without
+    /// entries stands for it.
+    pub(crate) fn engine_if(
+        &self,
+        index: usize,
+        is_needed: impl FnOnce() -> bool,
+    ) -> Result<&dyn Engine> {
+        match self.may_hold(index) || is_needed() {
+            true => self.engine(index),
+            false => Ok(&Nothing),
+        }
     }
 
     /// The database of SQL called `name`, if it is there; else it is made if it `may_create`.

@@ -3,7 +3,7 @@
 use crate::jobs::{self, BackupJob, Tell};
 use silica::engine::{Engine, Error, ErrorKind, Result};
 use silica::tune::recommend::Why;
-use silica::{RecordBuffer, RecordOptions};
+use silica::{HeldClock, RecordBuffer, RecordOptions};
 use silica_sql::sql::Sql;
 use std::sync::Arc;
 
@@ -101,6 +101,11 @@ pub trait Databases: Send + Sync {
         Ok(self.listed().into_iter().map(keyspace_name).collect())
     }
 
+    /// The clock by which entries expire, if it can be held back: for a replica.
+    fn clock(&self) -> Option<Arc<HeldClock>> {
+        None
+    }
+
     /// True where database `index` may hold something already; `FLUSHALL` opens no others.
     fn exists(&self, index: u32) -> bool {
         let _ = index;
@@ -180,6 +185,10 @@ impl Generation for silica::Generation<'_> {
 impl Databases for silica::Silica {
     fn open(&self, index: u32) -> Result<Arc<dyn Engine>> {
         Ok(Arc::clone(self.keyspace(&keyspace_name(index))?.engine()))
+    }
+
+    fn clock(&self) -> Option<Arc<HeldClock>> {
+        Some(Arc::clone(silica::Silica::clock(self)))
     }
 
     fn listed(&self) -> Vec<u32> {

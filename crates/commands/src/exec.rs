@@ -29,10 +29,10 @@ use self::changes::{Answers, change, change_by_owners};
 pub use self::changes::{Change, OwnedUpdates};
 pub use self::commit::{Uncommitted, commit};
 use self::journal::Journal;
-use self::noting::Expiries;
+use self::noting::{Expiries, Living};
 pub(crate) use self::one_by_one::HoldAll;
 use self::pieces::Writer;
-use self::routing::Stops;
+use self::routing::{Stops, needs_database};
 use self::staged::Staged;
 pub(crate) use self::stream::Unapplied;
 use self::telling::hold;
@@ -260,7 +260,8 @@ impl Executor {
                     false => (dirty | self.across(&inputs[at], &mut outputs[at]), true),
                 };
             }
-            match service.databases.engine(db) {
+            let is_needed = || needs_database((inputs, outputs), db);
+            match service.databases.engine_if(db, is_needed) {
                 Ok(engine) => {
                     let kind = WaveKind::Burst;
                     let mut wave = Wave { db, kind, engine, inputs, outputs };
@@ -427,6 +428,14 @@ impl Executor {
             return self.staged.get_many(&self.service, engine, keys, sink);
         }
         self.left.clear();
+        let mut living;
+        let sink: &mut dyn GetSink = match self.service.databases.holds_expired() {
+            false => sink,
+            true => {
+                living = Living::new(&self.service, sink);
+                &mut living
+            }
+        };
         engine.get_many_at_hand(keys, sink, &mut self.left)?;
         self.defer_left();
         Ok(())

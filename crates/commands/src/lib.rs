@@ -135,6 +135,7 @@ mod lane;
 mod marks;
 mod memcached;
 mod migrations;
+mod nothing;
 mod overlay;
 mod owners;
 mod password;

@@ -295,6 +295,12 @@ impl Service {
         self.clock.unix_ms()
     }
 
+    /// The Unix time, in milliseconds, at which what the databases still have has not expired: on a
+    /// replica one that has passed for its primary.
+    pub(crate) fn expiry_ms(&self) -> u64 {
+        self.databases.clock().map_or_else(|| self.unix_ms(), Clock::unix_ms)
+    }
+
     /// Microseconds since the Unix epoch.
     pub(crate) fn unix_us(&self) -> u64 {
         self.clock.unix_us()

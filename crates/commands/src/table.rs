@@ -165,6 +165,11 @@ impl Modify {
         current: Option<EntryRef<'_>>,
         burst_limits: &BurstLimits,
     ) -> (Update, Judged) {
+        // The engine of a replica may still have what has expired.
+        let is_live = |entry: &EntryRef<'_>| {
+            entry.expires_unix_ms == 0 || entry.expires_unix_ms > burst_limits.now_ms
+        };
+        let current = current.filter(is_live);
         let (update, answer) = self.judge_within(args, current, burst_limits);
         let mut effect = Effect::of(current, &update);
         if burst_limits.is_told {

@@ -98,6 +98,7 @@ mod directories;
 mod expiry;
 mod explain;
 mod generation;
+mod held_clock;
 #[cfg(test)]
 mod hostile_tests;
 mod ingest;
@@ -130,6 +131,7 @@ pub use cache::Cache;
 pub use cache_databases::CacheDatabases;
 pub use expiry::{TimeToLive, expires_after};
 pub use generation::Generation;
+pub use held_clock::HeldClock;
 pub use ingest::TableFiles;
 pub use keyspace::{Iter, Keyspace};
 pub use migrate::{FORGET_AT_EXIT, MigrateProgress, MigrateReport};

@@ -120,6 +120,7 @@ pub struct OpenOptions {
     pub(crate) seed: Option<[u8; 16]>,
     pub(crate) device: DeviceOptions,
     pub(crate) image: Option<PathBuf>,
+    pub(crate) holds_expiry: bool,
 }
 
 /// Threads for background work where nothing else is said: one for four processors, so that those
@@ -146,6 +147,7 @@ impl Default for OpenOptions {
             seed: None,
             device: DeviceOptions::default(),
             image: None,
+            holds_expiry: false,
         }
     }
 }
@@ -188,6 +190,14 @@ impl OpenOptions {
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.device.read_only = read_only;
+        self
+    }
+
+    /// Whether the store is opened with its clock held back ([`Silica::clock`]): for the data of a
+    /// replica, which goes on behind what its primary did before keys expired.
+    #[must_use]
+    pub fn hold_expiry(mut self, hold: bool) -> Self {
+        self.holds_expiry = hold;
         self
     }
 

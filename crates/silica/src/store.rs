@@ -17,12 +17,11 @@ use crate::migrate::{Route, Switch, journal, read_only, target_of};
 use crate::opening::{create, open_device};
 use crate::options::{MEMORY_BYTES_MIN, check_fits, check_memory_bytes};
 use crate::scheduler::{PAUSE_MAX, Scheduler};
-use crate::{EngineSpec, OpenOptions, replication_file, sketch};
+use crate::{EngineSpec, HeldClock, OpenOptions, replication_file, sketch};
 use log::{info, warn};
-use silica_base::HashSeed;
 use silica_device::{Device, FileDevice};
 use silica_engine::{
-    Engine, EngineExt, Environment, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
+    Engine, EngineExt, Error, ErrorKind, MEMORY_OPTION, OptionValues, Result, unknown,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,6 +72,7 @@ pub struct Silica {
     memory_bytes: AtomicU64,
     state: Mutex<State>,
     scheduler: Arc<Scheduler>,
+    pub(crate) clock: Arc<HeldClock>,
     /// Held while a backup is made, or a keyspace changes its engine.
     backups: Mutex<()>,
     /// Last, so that the directory is unlocked after everything else is gone.
@@ -119,6 +119,7 @@ impl Silica {
         let scheduler = Scheduler::start(threads, bytes, PAUSE_MAX);
         let store = Silica {
             path: path.to_path_buf(),
+            clock: HeldClock::start(options.holds_expiry),
             memory_bytes: AtomicU64::new(options.memory_bytes),
             options,
             state: Mutex::new(State {
@@ -522,8 +523,7 @@ impl Silica {
         }
         check_fits(spec.name, &values)?;
         let directory = self.directory_of(&record.directory())?;
-        let environment = Environment::new(HashSeed(self.options.new_seed()?));
-        let engine = (spec.open)(directory, &values, &environment)?;
+        let engine = (spec.open)(directory, &values, &self.clock.environment(&self.options)?)?;
         let is_read_only = self.options.is_read_only();
         let journal = if is_read_only { None } else { self.journal_of(record)? };
         let switch = Arc::new(Switch::new(Arc::clone(&engine)).read_only(is_read_only));
@@ -701,7 +701,7 @@ impl Silica {
             values.set_memory_bytes(bytes);
         }
         check_fits(engine, &values)?;
-        let environment = Environment::new(HashSeed(self.options.new_seed()?));
+        let environment = self.clock.environment(&self.options)?;
         let directory = self.directory_of(&record.directory());
         let built = directory.and_then(|made| (spec.open)(made, &values, &environment));
         let opened = built.and_then(|engine| engine.sync_as_far_as_it_goes().map(|()| engine));

@@ -5,6 +5,7 @@
 //! them is committed at the end, one batch for each database. A crash in between leaves the batches
 //! that were written before it, each of them whole.
 
+use super::routing::needs_database;
 use super::{Executor, Wave, WaveKind};
 use crate::budget::out_of_memory;
 use crate::burst::{Input, Output};
@@ -105,7 +106,8 @@ impl Executor {
             }
             Run::Across(run) | Run::Whole(run) => {
                 let db = usize::from(request.db);
-                let keyspace = service.databases.engine(db).map(|engine| Keyspace {
+                // What concerns others, or takes a key from here, needs nothing of this one.
+                let keyspace = service.databases.engine_if(db, || false).map(|engine| Keyspace {
                     service,
                     claim: &self.claim,
                     engine,
@@ -178,7 +180,9 @@ impl Executor {
             }
             _ => {
                 if let Entry::Vacant(place) = steps.entry(db) {
-                    let engine = service.databases.engine(db)?;
+                    let left = (slice::from_ref(input), slice::from_ref(&*output));
+                    let is_needed = || needs_database(left, db);
+                    let engine = service.databases.engine_if(db, is_needed)?;
                     let bytes_max = service.budget.max() / 4;
                     place.insert(Step::new(engine, self.now_ms, bytes_max));
                 }

@@ -2,7 +2,7 @@
 //! [`Journal`](super::journal::Journal).
 
 use super::held::removes_everything;
-use super::telling::{Sources, tell_alone, tell_batch, tell_update, tell_write};
+use super::telling::{Sources, moved_to, tell_alone, tell_batch, tell_update, tell_write};
 use super::{Executor, Slot, Wave};
 use crate::burst::{Args, ERROR, Input, Request};
 use crate::effect::Effect;
@@ -12,7 +12,7 @@ use crate::resp::types::Objects;
 use crate::service::Service;
 use crate::table::{Modify, Read, Run, Write, find};
 use crate::tracking::Tracking;
-use silica::engine::{Engine, EntryRef, GetSink, OpKind, WriteBatch};
+use silica::engine::{Engine, EngineExt, EntryRef, GetSink, OpKind, WriteBatch};
 use std::collections::BTreeSet;
 
 /// Passes on what is found, and notes when it expires.
@@ -38,6 +38,31 @@ impl GetSink for Expiries<'_> {
             self.tracking.note_expiry(self.keys[index], entry.expires_unix_ms);
         }
         self.sink.found(index, entry);
+    }
+
+    fn wants(&mut self, index: usize, bytes: usize) -> bool {
+        self.sink.wants(index, bytes)
+    }
+}
+
+/// Passes on what is found and has not expired: for readers of a replica, whose engines still have
+/// what its primary may keep.
+pub(super) struct Living<'s> {
+    now_ms: u64,
+    sink: &'s mut dyn GetSink,
+}
+
+impl<'s> Living<'s> {
+    pub(super) fn new(service: &Service, sink: &'s mut dyn GetSink) -> Self {
+        Living { now_ms: service.unix_ms(), sink }
+    }
+}
+
+impl GetSink for Living<'_> {
+    fn found(&mut self, index: usize, entry: EntryRef<'_>) {
+        if entry.expires_unix_ms == 0 || entry.expires_unix_ms > self.now_ms {
+            self.sink.found(index, entry);
+        }
     }
 
     fn wants(&mut self, index: usize, bytes: usize) -> bool {
@@ -170,6 +195,25 @@ impl Executor {
         times.for_each(|(key, at)| self.service.replication.timers.note_at(db, key, at));
     }
 
+    /// Notes when a key expires that a command has brought to another name or database, and was
+    /// answered with `reply`: its replicas keep it until its removal is told.
+    fn note_moved_time(&self, (db, args): (u8, Args<'_>), (engine, reply): (&dyn Engine, &[u8])) {
+        if args.len() == 0 || args.memcached().is_some() || reply.starts_with(b":0\r\n") {
+            return;
+        }
+        let Some((to_db, to)) = moved_to(db, args) else { return };
+        let databases = &self.service.databases;
+        let expires = |engine: &dyn Engine| {
+            engine.get_with(to, |entry| entry.map(|entry| entry.expires_unix_ms))
+        };
+        let at = match to_db == db {
+            true => expires(engine),
+            false => databases.engine(usize::from(to_db)).and_then(expires),
+        };
+        // What has expired since then, or cannot be read, is looked at soon.
+        self.note_times(to_db, std::iter::once((to, at.ok().flatten().unwrap_or(1))));
+    }
+
     /// Notes the keys of a read that are not there.
     pub(super) fn note_misses(&self, db: u8, read: &Read, args: Args<'_>, slots: &[Slot]) {
         // OBJECT and MEMORY only look, as in Redis.
@@ -219,6 +263,7 @@ impl Executor {
             Run::Transaction(index) => effects.append(&mut input.transactions[index].effects()),
             _ if reply.first() == Some(&ERROR) => {}
             _ => {
+                self.note_moved_time((request.db, input.args(request)), (engine, reply));
                 let on = (engine, &self.claim);
                 let told = tell_alone((input, request), (reply, sources), on, effects);
                 if let Err(error) = told {

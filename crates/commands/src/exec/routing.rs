@@ -187,6 +187,18 @@ impl Executor {
     }
 }
 
+/// True if one of the requests of database `db` that come next needs it to be there: all others
+/// read, and answer what they would for an empty one.
+pub(super) fn needs_database((inputs, outputs): (&[Input], &[Output]), db: usize) -> bool {
+    inputs.iter().zip(outputs).any(|(input, output)| {
+        let mut next = input.requests[output.next..output.limit().max(output.next)].iter();
+        next.any(|request| {
+            let is_odd = matches!(request.run, Run::Watch(_) | Run::Sql(..) | Run::Apart(_));
+            usize::from(request.db) == db && (is_odd || may_write(input, request))
+        })
+    })
+}
+
 /// True if `request` may write keys, scripts included.
 fn may_write(input: &Input, request: &Request) -> bool {
     match request.run {

@@ -1,6 +1,7 @@
 //! Where the reads of a burst spend their time: of all bursts if `CONFIG SET slowlog-stages 1` asks
 //! for it, of a sample if the server is observed.
 
+use super::noting::Living;
 use crate::burst::Burst;
 use crate::service::Service;
 use silica::engine::{Engine, GetSink, Result, Stage, StageTimes, Stages};
@@ -34,6 +35,14 @@ impl Staged {
         keys: &[&[u8]],
         sink: &mut dyn GetSink,
     ) -> Result<()> {
+        let mut living;
+        let sink: &mut dyn GetSink = match service.databases.holds_expired() {
+            false => sink,
+            true => {
+                living = Living::new(service, sink);
+                &mut living
+            }
+        };
         let Some(times) = &mut self.times else { return engine.get_many(keys, sink) };
         let mut stages = Stages::start(service.clock(), Stage::Other);
         let result = engine.get_many_staged(keys, sink, &mut stages);

@@ -41,7 +41,8 @@ impl Executor {
         mark_of: &mut dyn FnMut(&[usize]) -> Vec<u8>,
     ) -> std::result::Result<(), Unapplied> {
         let service = Arc::clone(&self.service);
-        (self.now_ms, self.place) = (service.unix_ms(), Place::Long);
+        // Nothing has expired that the primary may not have found expired.
+        (self.now_ms, self.place) = (service.expiry_ms(), Place::Long);
         if let Some(followed) = self.follow_writes(&service, input, mark_of) {
             return followed;
         }

@@ -299,25 +299,29 @@ fn tell_removal((db, args): (u8, Args<'_>), effects: &mut Effects) {
 /// replaces nothing. Its removal is told for each target that was not there, which the command's
 /// success shows: a look before the run would miss what expires in between.
 fn tell_several((db, args): (u8, Args<'_>), command: &Command, effects: &mut Effects) {
-    let mut is_free = |db: u8, key: &[u8]| effects.push(Some(db), &[b"DEL", key]);
-    match command.name {
-        "renamenx" => is_free(db, args.get(2)),
-        "move" => is_free(number(args, 2).unwrap_or(db), args.get(1)),
-        "copy" => {
-            let replaces = (3..args.len()).any(|at| args.is(at, "replace"));
-            let named = (3..args.len() - 1).rev().find(|at| args.is(*at, "db"));
-            let target = named.and_then(|at| number(args, at + 1)).unwrap_or(db);
-            if !replaces {
-                is_free(target, args.get(2));
-            }
-        }
-        "msetnx" => {
-            let args: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(args.from(1)).collect();
-            return effects.push(Some(db), &args);
-        }
-        _ => {}
+    if command.name == "msetnx" {
+        let args: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(args.from(1)).collect();
+        return effects.push(Some(db), &args);
+    }
+    let replaces = command.name == "rename"
+        || (command.name == "copy" && (3..args.len()).any(|at| args.is(at, "replace")));
+    if let Some((db, key)) = moved_to(db, args).filter(|_| !replaces) {
+        effects.push(Some(db), &[b"DEL", key]);
     }
     effects.push_args(Some(db), args);
+}
+
+/// The database and the key to which a command of database `db` has brought a key.
+pub(super) fn moved_to<'a>(db: u8, args: Args<'a>) -> Option<(u8, &'a [u8])> {
+    match find(args.get(0))?.name {
+        "rename" | "renamenx" => Some((db, args.get(2))),
+        "move" => Some((number(args, 2)?, args.get(1))),
+        "copy" => {
+            let named = (3..args.len() - 1).rev().find(|at| args.is(*at, "db"));
+            Some((named.map_or(Some(db), |at| number(args, at + 1))?, args.get(2)))
+        }
+        _ => None,
+    }
 }
 
 /// The number of a database among `args`.

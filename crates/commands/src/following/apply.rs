@@ -1,5 +1,6 @@
 //! The stream of a primary, applied in groups: see the invariants of the module above.
 
+use super::times;
 use crate::budget::{Budget, Claim};
 use crate::burst::{Args, Input, Request};
 use crate::client_state::ClientState;
@@ -34,6 +35,8 @@ type SessionRun = fn(&mut Cx<'_>, Args<'_>);
 enum Kind {
     /// It changes nothing.
     Nothing,
+    /// This Unix time in milliseconds had passed when the primary made what comes next.
+    Time(u64),
     /// The primary asks how far this replica is.
     GetAck,
     Select(u8),
@@ -92,6 +95,9 @@ struct Group {
     is_alone: bool,
     wants_ack: bool,
     has_records: bool,
+    /// A time that had passed for the primary behind its requests, in Unix milliseconds; 0 if none
+    /// is known.
+    passed_ms: u64,
     /// The database that is selected behind it.
     db: u8,
 }
@@ -108,6 +114,7 @@ impl Group {
             is_alone: false,
             wants_ack: false,
             has_records: false,
+            passed_ms: 0,
             db,
         }
     }
@@ -327,6 +334,11 @@ impl Follower {
                 break;
             };
             let args: Vec<&[u8]> = parser.args().iter().map(|span| span.of(&bytes[at..])).collect();
+            let absolute = self.absolute(&args);
+            let args: Vec<&[u8]> = match &absolute {
+                Some(made) => made.iter().map(Vec::as_slice).collect(),
+                None => args,
+            };
             let kind = match self.kind_of(&args) {
                 Ok(kind) => kind,
                 // What stands before it is applied.
@@ -339,6 +351,7 @@ impl Follower {
             }
             match kind {
                 Kind::Nothing => {}
+                Kind::Time(ms) => group.passed_ms = group.passed_ms.max(ms),
                 Kind::Entries => match group.add_record(args.get(1).copied().unwrap_or(&[]), db) {
                     Ok(()) => {}
                     Err(_) if group.units > 0 => break,
@@ -386,12 +399,21 @@ impl Follower {
         self.group_of(&mut bytes[..len])
     }
 
+    /// The request of `args` with times instead of what is counted from now, if it has such, and
+    /// the clock by which it is applied is held back.
+    fn absolute(&self, args: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+        let holds = self.service.databases.holds_expired();
+        holds.then(|| times::absolute(args, self.service.unix_ms())).flatten()
+    }
+
     /// What a request is; an error if it cannot be applied.
     fn kind_of(&mut self, args: &[&[u8]]) -> Result<Kind> {
         let Some(name) = args.first() else { return Ok(Kind::Nothing) };
         let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         if is("ping") {
-            return Ok(Kind::Nothing);
+            let ms = args.get(1).and_then(|text| parse_i64(text));
+            let ms = ms.and_then(|ms| u64::try_from(ms).ok());
+            return Ok(ms.map_or(Kind::Nothing, Kind::Time));
         }
         if is("replconf") {
             let asks = args.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
@@ -473,6 +495,7 @@ impl Follower {
             }
         }
         self.careful = self.careful.saturating_sub(1);
+        service.databases.clock().inspect(|clock| clock.pass(group.passed_ms));
         self.wants_ack |= group.wants_ack;
         for (kind, channel, message) in &group.published {
             // Without memory nobody gets it.

@@ -30,6 +30,7 @@
 mod apply;
 mod blocks;
 mod load;
+mod times;
 
 pub use self::apply::Follower;
 pub use self::blocks::Summary;

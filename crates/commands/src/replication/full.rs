@@ -68,6 +68,43 @@ pub(crate) fn begin(service: &Arc<Service>, feed: &Arc<Feed>) -> std::result::Re
     Ok(())
 }
 
+/// Begins to look when keys expire that this server has got from a primary: nobody has told it to
+/// the list of what replicas are to remove.
+pub(crate) fn note_times(service: &Arc<Service>) {
+    let own = Arc::clone(service);
+    let spawned = std::thread::Builder::new().name("silica-times".into()).spawn(move || {
+        if let Err(error) = (0..own.databases.count()).try_for_each(|db| note_times_of(&own, db)) {
+            log::warn!("replicas keep some keys that have expired: {error}");
+        }
+    });
+    let mut threads = service.replication.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    threads.retain(|thread| !thread.is_finished());
+    match spawned {
+        Ok(thread) => threads.push(thread),
+        Err(error) => log::warn!("replicas keep some keys that have expired: {error}"),
+    }
+}
+
+/// Notes when the keys of the database in a place expire, under the number that it has then.
+fn note_times_of(service: &Service, place: usize) -> Result<()> {
+    let Some(engine) = service.databases.at_place(place) else { return Ok(()) };
+    let Some(scan) = engine.as_scan() else { return Ok(()) };
+    let (turn, mut next) = (service.databases.new_turn(), Some(0));
+    while let Some(cursor) = next {
+        service.refuse_when_stopping()?;
+        let mut found: Vec<(Vec<u8>, u64)> = Vec::new();
+        next = scan.scan(cursor, KEYS, &mut |key, entry| {
+            if entry.expires_unix_ms != 0 && !is_inner(key) {
+                found.push((key.to_vec(), entry.expires_unix_ms));
+            }
+        })?;
+        let _entered = service.databases.enter(&turn);
+        let db = service.databases.number_of(place) as u8;
+        found.iter().for_each(|(key, at)| service.replication.timers.note_at(db, key, *at));
+    }
+    Ok(())
+}
+
 fn owner(feed: &Feed) -> crate::push::Owner {
     feed.client.owner()
 }
@@ -312,7 +349,11 @@ fn put_into_stream(service: &Service, feed: &Feed, place: usize, claim: &Claim) 
         next = step(service, (place, cursor), &mut |engine, db, keys| {
             let mut effects = Effects::default();
             for key in keys {
-                walk::push_key(engine, (db, key), claim, service.unix_ms(), &mut effects)?;
+                let now_ms = service.unix_ms();
+                let at = walk::push_key(engine, (db, key), claim, now_ms, &mut effects)?;
+                if at != 0 {
+                    service.replication.timers.note_at(db, key, at);
+                }
             }
             service.tell_as_is(&mut effects, false);
             Ok(())

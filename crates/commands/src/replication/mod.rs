@@ -48,7 +48,7 @@ pub(crate) use self::effects::Effects;
 pub(crate) use self::failover::Wish;
 pub use self::feed::Feed;
 pub(crate) use self::feed::{Phase, Wanted};
-pub(crate) use self::full::begin as begin_full;
+pub(crate) use self::full::{begin as begin_full, note_times};
 pub use self::link::{LinkState, LinkStatus};
 pub(crate) use self::primary::ACKNOWLEDGED;
 pub use self::records::{CAPABILITY, COMMANDS_ONLY};
@@ -191,6 +191,9 @@ pub struct Replication {
     feeds: Mutex<Vec<Arc<Feed>>>,
     /// When keys expire whose removal replicas are told.
     pub(crate) timers: Timers,
+    /// Keys came from a primary, and nobody knows when they expire: `timers` has what was written
+    /// since.
+    pub(crate) lacks_times: AtomicBool,
     /// Threads that send data.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// When the last replica has left, in milliseconds of the monotonic clock; 0 if one is there.
@@ -239,6 +242,7 @@ impl Replication {
             stripes: Stripes::default(),
             feeds: Mutex::default(),
             timers: Timers::new(Share::new(budget), budget.max()),
+            lacks_times: AtomicBool::new(false),
             threads: Mutex::default(),
             left_ms: AtomicU64::new(0),
             pinged_ms: AtomicU64::new(0),
@@ -344,6 +348,7 @@ impl Replication {
         if self.feeds().is_empty() {
             self.left_ms.store(self.now_ms.load(Relaxed).max(1), Relaxed);
         }
+        self.lacks_times.store(true, Relaxed);
         self.is_replica.store(false, Relaxed);
         self.role_changed.notify_all();
         true

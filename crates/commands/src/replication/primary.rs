@@ -18,6 +18,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 /// The key for which WAIT waits; no key of a user.
 pub(crate) const ACKNOWLEDGED: &[u8] = &[0xFF, 0x51, 0xCA, 0x00, b'W'];
 
+/// How long what takes effect may have begun before: a burst, a transaction or a script goes by the
+/// time of its beginning.
+const STEP_MS_MAX: u64 = 10_000;
+
 impl Replication {
     pub(super) fn feeds(&self) -> MutexGuard<'_, Vec<Arc<Feed>>> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
@@ -310,7 +314,9 @@ impl Service {
         if is_due && !replication.is_replica() && !replication.feeds().is_empty() {
             replication.pinged_ms.store(now_ms, Relaxed);
             let mut effects = Effects::default();
-            effects.push(None, &[b"PING"]);
+            // To Redis it is a text; a Silica removes what has expired by then.
+            let passed_ms = self.unix_ms().saturating_sub(STEP_MS_MAX).to_string();
+            effects.push(None, &[b"PING", passed_ms.as_bytes()]);
             self.tell_replicas(&mut effects, false);
         }
         let left_ms = replication.left_ms.load(Relaxed);

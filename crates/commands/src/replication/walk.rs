@@ -152,29 +152,29 @@ pub(crate) fn each_range(
 }
 
 /// Adds commands that make `key` what it is in `engine`, which is database `db`: nothing if it is
-/// not there.
+/// not there. Returns when it expires; 0 for never.
 pub(crate) fn push_key(
     engine: &dyn Engine,
     (db, key): (u8, &[u8]),
     claim: &Claim,
     now_ms: u64,
     effects: &mut Effects,
-) -> Result<()> {
+) -> Result<u64> {
     let copy = |entry: EntryRef<'_>| (entry.value.to_vec(), entry.expires_unix_ms, entry.user_bits);
     let Some((value, expires, user_bits)) = engine.get_with(key, |entry| entry.map(copy))? else {
-        return Ok(());
+        return Ok(0);
     };
     let at = expires.to_string();
     let Some(kind) = Kind::of_user_bits(user_bits) else {
         effects.put(db, key, EntryRef { value: &value, expires_unix_ms: expires, user_bits });
-        return Ok(());
+        return Ok(expires);
     };
     let read = |key: &[u8]| engine.get(key);
     let payload = rdb::dump_object(&object_value((kind, &value), &read, claim, now_ms)?);
     claim.set(0);
     let args: [&[u8]; 6] = [b"RESTORE", key, at.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
     effects.push(Some(db), &args);
-    Ok(())
+    Ok(expires)
 }
 
 /// Adds a command that makes `key` a string that expires at a time; 0 for never.

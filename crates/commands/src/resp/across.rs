@@ -26,6 +26,8 @@ pub(crate) fn swapdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
         return Ok(());
     }
     databases.swap(numbers[0], numbers[1])?;
+    let [one, other] = numbers.map(|number| number as u8);
+    keys.service.replication.timers.swap(one, other);
     reply.ok();
     Ok(())
 }
@@ -87,7 +89,8 @@ pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error("ERR source and destination objects are the same");
         return Ok(());
     }
-    let moved = move_between(keys, databases.engine(number)?, args.get(1))?;
+    let moved = keys.engine.get_with(args.get(1), |entry| entry.is_some())?
+        && move_between(keys, databases.engine(number)?, args.get(1))?;
     reply.integer(i64::from(moved));
     Ok(())
 }

@@ -69,10 +69,11 @@ impl<'s> Ahead<'s> {
         if service.cluster.is_some() || target >= databases.count() || target == db {
             return None;
         }
-        let (engine, target_engine) = (databases.engine(db).ok()?, databases.engine(target).ok()?);
+        let engine = databases.opened(db)?;
         for _ in 0..TRIES_MAX {
             let own = |entry: Option<EntryRef<'_>>| entry.map(Owned::of);
             let from = engine.get_with(key, own).ok()??;
+            let target_engine = databases.engine(target).ok()?;
             let ahead = Ahead::new(service, from, (target, target_engine), to)?;
             let copied = ahead.copy_pages(engine, moves);
             let is_same = engine.get_with(key, |now| now == Some(ahead.from.entry()));

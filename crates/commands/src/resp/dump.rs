@@ -1,6 +1,7 @@
 //! DUMP and RESTORE: values in the form that Redis exchanges them in.
 
 use super::events::{Classes, Expiry};
+use super::types::generic::encoding_of;
 use super::types::{Done, Failure, Objects, TypeCommand};
 use super::{NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX};
 use crate::burst::Args;
@@ -19,11 +20,37 @@ pub(crate) static MIGRATED: TypeCommand = TypeCommand::write(migrated);
 /// DEBUG DIGEST-VALUE, by which tools compare copies of a key on two servers.
 pub(crate) static DIGEST: TypeCommand = TypeCommand::read(digest);
 
+/// DEBUG OBJECT: what tools of Redis look at.
+pub(crate) static DESCRIBE: TypeCommand = TypeCommand::read(describe).with_key_at(2);
+
+/// Bytes of a payload around its value: its type, a version and a checksum.
+const PAYLOAD_FRAME_BYTES: usize = 11;
+
 /// Memory of a value on its way to an object, in bytes of its payload: its elements are apart.
 const PAYLOAD_COPIES: usize = 4;
 
 fn dump(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let key = args.get(1);
+    dump_key(objects, args.get(1), reply)
+}
+
+/// The line that Redis answers; there is no address, and no time of the last access.
+fn describe(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = args.get(2);
+    let Some(encoding) = encoding_of(objects, key)? else {
+        return Err(Failure::reply("ERR no such key"));
+    };
+    let mut bulk = Vec::new();
+    dump_key(objects, key, &mut Reply::new(&mut bulk, Version::Resp2))?;
+    let head = bulk.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let bytes = bulk.len().saturating_sub(head + 2 + PAYLOAD_FRAME_BYTES);
+    reply.simple(&format!(
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{bytes} lru:0 \
+         lru_seconds_idle:0"
+    ));
+    Ok(())
+}
+
+fn dump_key(objects: &mut Objects<'_>, key: &[u8], reply: &mut Reply<'_>) -> Done {
     let Some(kind) = objects.kind(key)? else {
         reply.null();
         return Ok(());

@@ -109,11 +109,11 @@ fn copy_to(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result
             return Ok(());
         }
     };
-    let target = keys.service.databases.engine(options.db)?;
     let Some(entry) = across::entry_of(keys, args.get(1))? else {
         reply.integer(0);
         return Ok(());
     };
+    let target = keys.service.databases.engine(options.db)?;
     let entry = (entry, options.replaces);
     let stored = across::store_copy(keys, target, args.get(2), entry)?;
     reply.integer(i64::from(stored));

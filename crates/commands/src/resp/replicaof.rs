@@ -59,6 +59,7 @@ pub(crate) fn promote(service: &Service) -> Result<()> {
     }
     remove_marks(&service.databases.held()?)?;
     service.replication.become_primary();
+    service.databases.clock().inspect(|clock| clock.release());
     service.drop_replicas();
     note_changed(service);
     log::info!("this server takes writes of clients from now on");
@@ -71,6 +72,7 @@ pub(crate) fn follow(service: &Service, host: &str, port: u16) -> bool {
     if !service.replication.become_replica(host, port) {
         return false;
     }
+    service.databases.clock().inspect(|clock| clock.hold());
     note_changed(service);
     log::info!("this server follows {host}:{port} from now on");
     // Whoever waits for a key would take it from the primary's data.

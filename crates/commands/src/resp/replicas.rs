@@ -3,7 +3,7 @@
 use super::{Cx, Keyspace, NOT_INTEGER, SYNTAX};
 use crate::burst::Args;
 use crate::replication::{
-    ACKNOWLEDGED, CAPABILITY, Effects, Feed, LinkState, Phase, Role, Wanted, Wish,
+    ACKNOWLEDGED, CAPABILITY, Effects, Feed, LinkState, Phase, Role, Wanted, Wish, note_times,
 };
 use crate::resp::replicaof;
 use crate::resp::types::{Done, Failure, Objects, TypeCommand};
@@ -109,6 +109,14 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
     if let Some(offset) = wanted.filter(|_| args.get(1) != b"?") {
         if replication.continues(&feed, args.get(1), offset, now_ms) {
             let _ = replication.syncs[1].fetch_add(1, Relaxed);
+            // A Silica hears which time has passed.
+            if !replication.is_replica()
+                && !takes_records
+                && replication.lacks_times.swap(false, Relaxed)
+                && let Some(itself) = service.itself()
+            {
+                note_times(&itself);
+            }
             log::info!("replica {} goes on at offset {offset}", cx.client.peer);
             let id = replication.history().id;
             return match feed.knows_ids() {

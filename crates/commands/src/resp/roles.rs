@@ -21,6 +21,51 @@ pub(crate) fn debug_help(cx: &mut Cx<'_>, _: Args<'_>) {
     introspect::help(cx, "debug");
 }
 
+/// DEBUG ERROR.
+pub(crate) fn debug_error(cx: &mut Cx<'_>, args: Args<'_>) {
+    let text = String::from_utf8_lossy(args.get(2)).replace(['\r', '\n'], " ");
+    cx.reply.error(&text);
+}
+
+/// DEBUG LOG.
+pub(crate) fn debug_log(cx: &mut Cx<'_>, args: Args<'_>) {
+    log::warn!("DEBUG LOG: {}", String::from_utf8_lossy(args.get(2)).replace(['\r', '\n'], " "));
+    cx.reply.ok();
+}
+
+/// DEBUG PROTOCOL: the values that Redis answers, by which libraries of clients are tested.
+pub(crate) fn debug_protocol(cx: &mut Cx<'_>, args: Args<'_>) {
+    let reply = &mut cx.reply;
+    match &args.get(2).to_ascii_lowercase()[..] {
+        b"string" => reply.bulk(b"Hello World"),
+        b"integer" => reply.integer(12_345),
+        b"double" => reply.double(3.141),
+        b"null" => reply.null(),
+        b"array" => {
+            reply.array(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"set" => {
+            reply.set(3);
+            (0..3).for_each(|n| reply.integer(n));
+        }
+        b"map" => {
+            reply.map(3);
+            for n in 0..3 {
+                reply.integer(n);
+                reply.boolean(n == 1);
+            }
+        }
+        b"verbatim" => reply.verbatim(b"This is a verbatim\nstring"),
+        b"true" => reply.boolean(true),
+        b"false" => reply.boolean(false),
+        _ => reply.error(
+            "ERR Wrong protocol type name. Please use one of the following: \
+             string|integer|double|null|array|set|map|verbatim|true|false",
+        ),
+    }
+}
+
 /// DEBUG SLEEP: no client is served for so many seconds, which tests of clients ask for.
 pub(crate) fn sleep(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
     let text = std::str::from_utf8(args.get(2)).ok();

@@ -8,7 +8,8 @@ use crate::database_set::metric_of;
 use crate::glob::Pattern;
 use crate::service::Service;
 use silica::engine::{
-    Admin, Count, EntryIter, Error, ErrorKind, KeyRange, Near, Ordered, Result, Scan, Snapshot,
+    Admin, Count, EngineExt, EntryIter, EntryRef, Error, ErrorKind, KeyRange, Near, Ordered,
+    Result, Scan, Snapshot,
 };
 use silica_base::shared_len;
 use silica_proto::{Reply, append_u64, parse_i64};
@@ -27,6 +28,21 @@ const KEYS_BYTES_MAX: usize = 64 << 20;
 const KEYS_STEP_BYTES: usize = 256 << 10;
 
 impl Keyspace<'_> {
+    /// True if an entry has not expired: a replica's engine still has what its primary may keep.
+    fn is_live(&self, entry: EntryRef<'_>) -> bool {
+        entry.expires_unix_ms == 0
+            || !self.service.databases.holds_expired()
+            || entry.expires_unix_ms > self.service.unix_ms()
+    }
+
+    /// True if `key` is there and has not expired.
+    fn has_live(&self, key: &[u8]) -> Result<bool> {
+        match self.service.databases.holds_expired() {
+            true => self.engine.get_with(key, |entry| entry.is_some_and(|e| self.is_live(e))),
+            false => Ok(true),
+        }
+    }
+
     fn scan(&self) -> Result<&dyn Scan> {
         self.engine.as_scan().ok_or_else(|| self.lacks("iteration"))
     }
@@ -193,7 +209,8 @@ fn scan_positions(keys: &Keyspace<'_>, options: &ScanOptions, found: &mut Keys) 
         let step = left.min(STEP);
         left -= step;
         next = engine.scan(cursor, step, &mut |key, entry| {
-            if options.wants_entry(key, entry.user_bits) && keys.may_tell(key) {
+            let is_wanted = options.wants_entry(key, entry.user_bits) && keys.is_live(entry);
+            if is_wanted && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -229,6 +246,7 @@ fn scan_in_order(
             Wanted::Any => options.wants(iterator.key()),
             _ => options.wants_entry(iterator.key(), iterator.entry().user_bits),
         };
+        let is_wanted = is_wanted && keys.is_live(iterator.entry());
         if is_wanted && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
@@ -271,8 +289,9 @@ fn keys_by_position(keys: &Keyspace<'_>, pattern: &Pattern, found: &mut Keys) ->
     let mut next = Some(0);
     while let Some(cursor) = next {
         keys.service.refuse_when_stopping()?;
-        next = engine.scan(cursor, STEP, &mut |key, _| {
-            if !is_inner(key) && pattern.matches(key) && keys.may_tell(key) {
+        next = engine.scan(cursor, STEP, &mut |key, entry| {
+            let is_wanted = !is_inner(key) && pattern.matches(key) && keys.is_live(entry);
+            if is_wanted && keys.may_tell(key) {
                 found.push(key);
             }
         })?;
@@ -306,7 +325,8 @@ fn keys_in_order(
         if visited % STEP == 0 {
             keys.service.refuse_when_stopping()?;
         }
-        if pattern.matches(iterator.key()) && keys.may_tell(iterator.key()) {
+        let is_wanted = pattern.matches(iterator.key()) && keys.is_live(iterator.entry());
+        if is_wanted && keys.may_tell(iterator.key()) {
             found.push(iterator.key());
         }
         if found.held_bytes() > KEYS_BYTES_MAX || !found.claim(keys.claim) {
@@ -331,7 +351,7 @@ pub(crate) fn randomkey(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
             None => random_by_position(keys.service, keys.scan()?)?,
         };
         let Some(key) = found else { break };
-        if !is_inner(&key) && keys.may_tell(&key) {
+        if !is_inner(&key) && keys.may_tell(&key) && keys.has_live(&key)? {
             reply.bulk(&key);
             return Ok(());
         }

@@ -163,8 +163,16 @@ pub(super) static CONFIG: &[Command] = table! {
 pub(super) static DEBUG: &[Command] = table! {
     "debug|digest-value" -3 "admin noscript loading stale" NO "server" "1.0.0"
         Type(&dump::DIGEST), "Returns a digest of each key's value, equal for equal values.";
+    "debug|error" 3 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_error),
+        "Answers an error of this text.";
     "debug|help" 2 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_help),
         "Lists the subcommands.";
+    "debug|log" 3 "admin noscript loading stale" NO "server" "1.0.0" Session(roles::debug_log),
+        "Writes a line to the log.";
+    "debug|object" 3 "admin noscript loading stale" NO "server" "1.0.0" Type(&dump::DESCRIBE),
+        "Returns the encoding of a value, and the bytes of what DUMP makes of it.";
+    "debug|protocol" 3 "admin noscript loading stale" NO "server" "6.0.0"
+        Session(roles::debug_protocol), "Answers a value of a type of RESP.";
     "debug|sleep" 3 "admin noscript loading stale / long" NO "server" "1.0.0" Whole(roles::sleep),
         "Serves nobody for some seconds.";
 };

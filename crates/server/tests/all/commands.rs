@@ -324,7 +324,8 @@ fn keyspace() {
          SELECT 16 -> -ERR DB index is out of range
          SELECT x -> -ERR value is not an integer or out of range
          SELECT 9 -> OK
-         GET a -> -ERR database 9 is on fire
+         GET a -> nil
+         SET a 1 -> -ERR database 9 is on fire
          SELECT 0 -> OK
          FLUSHDB NOW -> -ERR syntax error
          FLUSHDB SYNC -> OK

@@ -16,6 +16,7 @@ mod figures;
 mod histories;
 mod hostile;
 mod large_values;
+mod late;
 mod lua;
 mod lua_redis;
 mod marks;

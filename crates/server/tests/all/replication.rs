@@ -144,7 +144,7 @@ fn write_some(client: &mut Client, random: &mut Prng) {
 }
 
 /// Everything in two databases, read without DUMP.
-fn contents(client: &mut Client) -> BTreeMap<String, String> {
+pub(crate) fn contents(client: &mut Client) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for db in 0..2 {
         assert_eq!(client.ask(&format!("SELECT {db}")), "OK");
@@ -194,13 +194,13 @@ fn sorted(mut items: Vec<String>) -> String {
 }
 
 /// A field of a section of INFO.
-fn info(client: &mut Client, section: &str, name: &str) -> String {
+pub(crate) fn info(client: &mut Client, section: &str, name: &str) -> String {
     let text = client.text(&format!("INFO {section}"));
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "it does not come to it that {what}");
@@ -209,7 +209,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Makes `replica` follow `server`, and waits until it gets the stream.
-fn follow(replica: &mut Client, server: &Server) {
+pub(crate) fn follow(replica: &mut Client, server: &Server) {
     let port = server.local_addr().port();
     assert_eq!(replica.ask(&format!("REPLICAOF 127.0.0.1 {port}")), "OK");
     let mut client = Client::connect(server);
@@ -338,6 +338,53 @@ fn what_has_expired_here_stands_in_nobodys_way_there() {
     server.stop();
 }
 
+/// What brings keys that expire to other names: after it none is left that does not.
+const MOVED: &[&str] = &[
+    "SET a v PX T;RENAME a b",
+    "RPUSH c v;PEXPIRE c T;RENAMENX c d",
+    "SET e v PX T;COPY e f",
+    "HSET g f v;PEXPIRE g T;COPY g h DB 1",
+    "SADD i v;PEXPIRE i T;MOVE i 1",
+    "SET j v PX T;MULTI;RENAME j k;EXEC",
+    "SET l v PX T;MULTI;MOVE l 1;EXEC",
+    "SET m v PX T;EVAL return(redis.call('rename',KEYS[1],KEYS[2])) 2 m n",
+    "SET o v PX T;SELECT 1;SET p v PX T;SELECT 0;SWAPDB 0 1",
+    "SET q v PX T;MULTI;SWAPDB 1 0;RENAME q2 q3;EXEC",
+    "RPUSH r 2 1;PEXPIRE r T;SORT r STORE s;PEXPIRE s T",
+];
+
+#[test]
+fn what_is_moved_with_its_time_is_removed_there_too() {
+    let Some(redis) = Redis::start() else { return };
+    for engine in ["wip", "mica"] {
+        let (server, _directory) = start_engine(engine);
+        let (mut client, mut replica) = (Client::connect(&server), redis.connect());
+        let moves = |client: &mut Client| {
+            for line in MOVED.iter().flat_map(|lines| lines.split(';')) {
+                client.ask(&line.replace(" T", " 1500"));
+            }
+            let dumped = client.call(&[b"DUMP", b"b"]);
+            if let Value::Bulk(dumped) = dumped {
+                client.call(&[b"RESTORE", b"t", b"1500", &dumped]);
+            }
+        };
+        // Before the replica comes, and behind that.
+        moves(&mut client);
+        follow(&mut replica, &server);
+        moves(&mut client);
+        for (who, asked) in [("primary", &mut client), ("replica", &mut replica)] {
+            for db in 0..2 {
+                asked.ask(&format!("SELECT {db}"));
+                until(&format!("{engine}: the {who} has nothing in database {db}"), || {
+                    asked.ask("KEYS *") == "[]" && (who == "primary" || asked.ask("DBSIZE") == ":0")
+                });
+            }
+        }
+        assert_eq!(replica.ask("REPLICAOF NO ONE"), "OK");
+        server.stop();
+    }
+}
+
 #[test]
 fn replicas_are_counted_and_waited_for() {
     let Some(redis) = Redis::start() else { return };
@@ -373,7 +420,7 @@ fn replicas_are_counted_and_waited_for() {
 }
 
 /// The handshake of a replica, without the data.
-fn handshake(server: &Server) -> Client {
+pub(crate) fn handshake(server: &Server) -> Client {
     let mut client = Client::connect(server);
     for line in ["PING", "REPLCONF listening-port 7", "REPLCONF capa eof capa psync2"] {
         let reply = client.ask(line);

@@ -137,6 +137,22 @@ impl Timers {
         inner.by_name.iter().map(|((db, key), at)| (*db, *at, key.to_vec())).collect()
     }
 
+    /// The keys of two databases have each other's number from now on.
+    pub(crate) fn swap(&self, one: u8, other: u8) {
+        let mut inner = self.lock();
+        let is_swapped = |(name, _): &(&Name, &u64)| name.0 == one || name.0 == other;
+        let swapped: Vec<(Name, u64)> =
+            inner.by_name.iter().filter(is_swapped).map(|(name, at)| (name.clone(), *at)).collect();
+        for (name, _) in &swapped {
+            inner.remove(name);
+        }
+        for ((db, key), at) in swapped {
+            let name = (if db == one { other } else { one }, key);
+            inner.by_name.insert(name.clone(), at);
+            inner.by_time.insert((at, name));
+        }
+    }
+
     /// Forgets the keys of a database, or of all.
     pub(crate) fn clear(&self, db: Option<u8>) {
         let mut inner = self.lock();
@@ -210,6 +226,9 @@ mod tests {
         assert!(!timers.take_if_due(1, b"a", 9) && !timers.take_if_due(0, b"b", 9));
         assert!(!timers.take_if_due(1, b"b", 4) && timers.take_if_due(1, b"b", 5));
         assert!(timers.has_due(5) && timers.due(5).len() == 1);
+        timers.swap(1, 2);
+        assert_eq!(timers.due(5), [(2, Arc::from(&b"c"[..]))]);
+        timers.swap(1, 2);
         for n in 0..100 {
             timers.note(&event(&format!("k{n}"), Expiry::At(1000 - n)));
         }

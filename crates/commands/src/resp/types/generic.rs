@@ -24,12 +24,17 @@ const RUNS_MAX: usize = 1000;
 
 /// OBJECT ENCODING: what Redis would call it.
 fn encoding(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let key = args.get(2);
-    let name = match objects.kind(key)? {
-        None => {
-            reply.null();
-            return Ok(());
-        }
+    match encoding_of(objects, args.get(2))? {
+        Some(name) => reply.bulk(name.as_bytes()),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// What Redis would call the form of what `key` holds; `None` if there is nothing.
+pub(crate) fn encoding_of(objects: &mut Objects<'_>, key: &[u8]) -> Done<Option<&'static str>> {
+    Ok(Some(match objects.kind(key)? {
+        None => return Ok(None),
         Some(None) => {
             let (value, _) = objects.string(key)?.unwrap_or_default();
             let is_number = parse_i64(&value).is_some_and(|n| n.to_string().as_bytes() == value);
@@ -45,9 +50,7 @@ fn encoding(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) ->
             objects.close(opened);
             name
         }
-    };
-    reply.bulk(name.as_bytes());
-    Ok(())
+    }))
 }
 
 /// How many parts of an object MEMORY USAGE measures; 0 for all.
@@ -115,7 +118,7 @@ pub(crate) fn copy(
     replaces: bool,
 ) -> Result<bool> {
     for _ in 0..RUNS_MAX {
-        let (now_ms, bytes_max) = (keys.service.unix_ms(), keys.service.budget.max() / 4);
+        let (now_ms, bytes_max) = (keys.service.expiry_ms(), keys.service.budget.max() / 4);
         let mut objects = Objects::new(keys.service, keys.engine, keys.db, now_ms, bytes_max);
         objects.begin(0, true, false);
         match objects.copy(from, to, replaces) {
