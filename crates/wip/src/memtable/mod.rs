@@ -74,9 +74,30 @@ pub(crate) fn by_heads(
     // Numbers alone are sorted without a branch for each of them, and most heads differ.
     keyed.sort_unstable_by_key(|(head, _)| *head);
     for same in keyed.chunk_by_mut(|(head, _), (other, _)| head == other) {
-        same.sort_unstable_by(|(_, at), (_, other)| {
-            order(entries.entry(*at).key, *at, entries.entry(*other).key, *other)
-        });
+        sort_same(same, common, entries);
     }
     keyed
+}
+
+/// So many entries whose heads are equal are sorted by comparing their keys, each of which is read
+/// from the log for each comparison.
+const COMPARED_MAX: usize = 16;
+
+/// Sorts entries whose heads behind the first `common` bytes of their keys are equal. The keys of
+/// several tables in one bucket begin with the table, and their heads tell little more.
+fn sort_same(same: &mut [(u64, u64)], common: usize, entries: &impl Entries) {
+    if same.len() > COMPARED_MAX {
+        let mut positions: Vec<u64> = same.iter().map(|(_, at)| *at).collect();
+        positions.sort_unstable();
+        let further = common_bytes(&positions, entries);
+        // Versions of one key, say, have nothing behind what they share.
+        if further >= common + size_of::<u64>() {
+            let sorted = by_heads(positions, further, entries);
+            same.iter_mut().zip(sorted).for_each(|((_, at), (_, next))| *at = next);
+            return;
+        }
+    }
+    same.sort_unstable_by(|(_, at), (_, other)| {
+        order(entries.entry(*at).key, *at, entries.entry(*other).key, *other)
+    });
 }
