@@ -17,6 +17,7 @@ typedef struct SilicaTree SilicaTree;
 struct SilicaTree {
   Pgno iFrom;
   Pgno iTo;
+  Pgno iTable;               /* Of the source: the root that is locked for it */
   KeyInfo *pKeyInfo;         /* NULL for rows */
 };
 
@@ -35,6 +36,7 @@ struct SilicaCopy {
   u32 iVersion;              /* Of the source when the last step ended */
   i64 nChange;
   int iSchema;               /* Of the destination when it began */
+  sqlite3 *pInto;            /* Whose VACUUM INTO it is; NULL for a backup */
 };
 
 static void silicaCopyClear(SilicaCopy *p){
@@ -45,7 +47,7 @@ static void silicaCopyClear(SilicaCopy *p){
   memset(p, 0, sizeof(*p));
 }
 
-static int silicaCopyAdd(SilicaCopy *p, Pgno iFrom, KeyInfo *pKeyInfo){
+static int silicaCopyAdd(SilicaCopy *p, Pgno iTable, Pgno iFrom, KeyInfo *pKeyInfo){
   SilicaTree *aNew;
   aNew = sqlite3Realloc(p->aTree, sizeof(SilicaTree)*(p->nTree+1));
   if( aNew==0 ){
@@ -55,6 +57,7 @@ static int silicaCopyAdd(SilicaCopy *p, Pgno iFrom, KeyInfo *pKeyInfo){
   p->aTree = aNew;
   aNew[p->nTree].iFrom = iFrom;
   aNew[p->nTree].iTo = 0;
+  aNew[p->nTree].iTable = iTable;
   aNew[p->nTree].pKeyInfo = pKeyInfo;
   p->nTree++;
   return SQLITE_OK;
@@ -98,18 +101,18 @@ static int silicaCopyTrees(SilicaCopy *p, sqlite3 *db, Btree *pSrc){
     Table *pTab = (Table*)sqliteHashData(pElem);
     Index *pIdx;
     if( pTab->tnum==0 || !IsOrdinaryTable(pTab) ) continue;
-    if( HasRowid(pTab) && pTab->tnum!=1 ) rc = silicaCopyAdd(p, pTab->tnum, 0);
+    if( HasRowid(pTab) && pTab->tnum!=1 ) rc = silicaCopyAdd(p, pTab->tnum, pTab->tnum, 0);
     for(pIdx=pTab->pIndex; pIdx && rc==SQLITE_OK; pIdx=pIdx->pNext){
       KeyInfo *pKeyInfo;
       if( pIdx->tnum==0 ) continue;
       pKeyInfo = sqlite3KeyInfoOfIndex(&sParse, pIdx);
       if( pKeyInfo==0 ) rc = sParse.rc ? sParse.rc : SQLITE_NOMEM_BKPT;
-      else rc = silicaCopyAdd(p, pIdx->tnum, pKeyInfo);
+      else rc = silicaCopyAdd(p, pTab->tnum, pIdx->tnum, pKeyInfo);
     }
   }
   sqlite3DbFree(db, sParse.zErrMsg);
   sqlite3ParseObjectReset(&sParse);
-  if( rc==SQLITE_OK ) rc = silicaCopyAdd(p, 1, 0);
+  if( rc==SQLITE_OK ) rc = silicaCopyAdd(p, SCHEMA_ROOT, SCHEMA_ROOT, 0);
   return rc;
 }
 
@@ -221,7 +224,7 @@ static int silicaCopyTree(SilicaCopy *p, Btree *pSrc, Btree *pDest, i64 *pnByte)
   memset(&from, 0, sizeof(from));
   memset(&to, 0, sizeof(to));
   /* Which costs nothing but where SQLite's connections share a cache. */
-  rc = sqlite3BtreeLockTable(pSrc, (int)pTree->iFrom, 0);
+  rc = sqlite3BtreeLockTable(pSrc, (int)pTree->iTable, 0);
   if( rc==SQLITE_OK ) rc = sqlite3BtreeLockTable(pDest, (int)pTree->iTo, 1);
   if( rc==SQLITE_OK ) rc = sqlite3BtreeCursor(pSrc, pTree->iFrom, 0, pTree->pKeyInfo, &from);
   if( rc==SQLITE_OK ){
@@ -230,6 +233,9 @@ static int silicaCopyTree(SilicaCopy *p, Btree *pSrc, Btree *pDest, i64 *pnByte)
   if( rc==SQLITE_OK ) rc = silicaCopySeek(p, &from, &isEof);
   while( rc==SQLITE_OK && !isEof && *pnByte>0 ){
     rc = silicaCopyEntry(p, &from, &to, isSchema);
+    if( rc==SQLITE_OK && p->pInto && AtomicLoad(&p->pInto->u1.isInterrupted) ){
+      rc = SQLITE_INTERRUPT;
+    }
     if( rc!=SQLITE_OK ) break;
     p->isWithin = 1;
     *pnByte -= p->nRecord;
@@ -268,7 +274,9 @@ static int silicaCopyEnd(sqlite3_backup *p, SilicaCopy *pCopy){
     rc = sqlite3BtreeUpdateMeta(p->pDest, aMeta[i], value);
   }
   if( rc==SQLITE_OK ){
-    rc = sqlite3BtreeUpdateMeta(p->pDest, BTREE_SCHEMA_VERSION, (u32)pCopy->iSchema+1);
+    u32 iSchema = (u32)pCopy->iSchema;
+    if( pCopy->pInto ) sqlite3BtreeGetMeta(p->pSrc, BTREE_SCHEMA_VERSION, &iSchema);
+    rc = sqlite3BtreeUpdateMeta(p->pDest, BTREE_SCHEMA_VERSION, iSchema+1);
   }
   if( rc==SQLITE_OK && p->pDestDb ) sqlite3ResetAllSchemasOfConnection(p->pDestDb);
   if( rc==SQLITE_OK ) rc = sqlite3BtreeCommitPhaseOne(p->pDest, 0);
@@ -300,8 +308,10 @@ static int silicaCopyStep(sqlite3_backup *p, Btree *pDest, int nPage){
   silicaCopyVersion(p, &iVersion, &nChange);
   if( pCopy->nTree==0 || iVersion!=pCopy->iVersion || nChange!=pCopy->nChange ){
     int iSchema = pCopy->iSchema;
+    sqlite3 *pInto = pCopy->pInto;
     silicaCopyClear(pCopy);
     pCopy->iSchema = iSchema;
+    pCopy->pInto = pInto;
     rc = sqlite3BtreeNewDb(pDest);
     if( rc==SQLITE_OK ) rc = silicaCopyTrees(pCopy, p->pSrcDb, p->pSrc);
     silicaCopyVersion(p, &pCopy->iVersion, &pCopy->nChange);
@@ -313,6 +323,26 @@ static int silicaCopyStep(sqlite3_backup *p, Btree *pDest, int nPage){
   p->nRemaining = (Pgno)(pCopy->nTree-pCopy->iTree);
   if( rc==SQLITE_OK && pCopy->iTree==pCopy->nTree ) rc = silicaCopyEnd(p, pCopy);
   return rc;
+}
+
+/* Copies a Silica database of `db` into a new one, in a transaction that it begins and commits. */
+static int silicaCopyInto(sqlite3 *db, Btree *pSrc, Btree *pDest){
+  sqlite3_backup backup;
+  SilicaCopy copy;
+  int rc;
+  memset(&backup, 0, sizeof(backup));
+  memset(&copy, 0, sizeof(copy));
+  copy.pInto = db;
+  backup.pSrcDb = db;
+  backup.pSrc = pSrc;
+  backup.pNext = (sqlite3_backup*)&copy;
+  sqlite3BtreeEnter(pSrc);
+  sqlite3BtreeEnter(pDest);
+  rc = silicaCopyStep(&backup, pDest, -1);
+  sqlite3BtreeLeave(pDest);
+  sqlite3BtreeLeave(pSrc);
+  silicaCopyClear(&copy);
+  return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 SQLITE_API int sqlite3_backup_step(sqlite3_backup *p, int nPage){

@@ -14,6 +14,7 @@ const BTREE: &[&str] = &[
     "sqlite3BtreeSetPageSize",
     "sqlite3BtreeLastPage",
     "sqlite3BtreeMaxPageCount",
+    "sqlite3BtreeSetMmapLimit",
     "sqlite3BtreeSetAutoVacuum",
     "sqlite3BtreeIncrVacuum",
     "sqlite3BtreeSetVersion",

@@ -28,7 +28,13 @@ struct SilicaHandle {
   struct SilicaStatements *pStatements; /* Of the connection whose main database it is */
   u64 expired;               /* How often that has expired its statements */
   int keepsNoStatements;
+  i64 mmapBytes;             /* What PRAGMA mmap_size says; without effect */
+  Pgno mxPage;               /* What PRAGMA max_page_count says */
 };
+
+/* As many as SQLite's files may have. */
+#define SILICA_PAGES_MAX 0xfffffffe
+#define SILICA_PAGE_BYTES 4096
 
 /* In statements.c. */
 static void silicaDropAll(struct SilicaStatements*);
@@ -116,6 +122,8 @@ static int silicaOpenEmpty(sqlite3_vfs *pVfs, sqlite3 *db, Btree **pp, int vfsFl
 }
 
 static void silicaMark(Btree *p, SilicaHandle *pHandle){
+  pHandle->mxPage = SILICA_PAGES_MAX;
+  pHandle->mmapBytes = p->db->szMmap;
   p->lock.iTable = SILICA_MARK;
   p->lock.pNext = (BtLock*)pHandle;
   p->pBt->pPager->pVfs = silicaVfs();
@@ -267,15 +275,40 @@ SQLITE_PRIVATE Pgno sqlite3BtreeLastPage(Btree *p){
   if( isSilica(p) ){
     u64 nPage;
     if( silicaConnect(p)!=SQLITE_OK ) return 0;
-    nPage = silica_sql_bytes(silicaDb(p))/4096;
-    if( nPage>0xfffffffe ) nPage = 0xfffffffe;
+    nPage = silica_sql_bytes(silicaDb(p))/SILICA_PAGE_BYTES;
+    if( nPage>SILICA_PAGES_MAX ) nPage = SILICA_PAGES_MAX;
     return MAX((Pgno)nPage, silica_sql_last_root(silicaDb(p)));
   }
   return stock_sqlite3BtreeLastPage(p);
 }
 
 SQLITE_PRIVATE Pgno sqlite3BtreeMaxPageCount(Btree *p, Pgno mxPage){
-  return isSilica(p) ? 0xfffffffe : stock_sqlite3BtreeMaxPageCount(p, mxPage);
+  if( isSilica(p) ){
+    if( mxPage>0 ) silicaHandle(p)->mxPage = mxPage;
+    return silicaHandle(p)->mxPage;
+  }
+  return stock_sqlite3BtreeMaxPageCount(p, mxPage);
+}
+
+/* True if what is stored, and what the transaction has written, would be more with nByte bytes than
+** max_page_count says. */
+static int silicaIsFull(Btree *p, u64 nByte){
+  u64 n;
+  if( silicaHandle(p)->mxPage>=SILICA_PAGES_MAX ) return 0;
+  n = silica_sql_bytes(silicaDb(p)) + silica_sql_written_bytes(silicaDb(p));
+  return n+nByte > (u64)silicaHandle(p)->mxPage*SILICA_PAGE_BYTES;
+}
+
+static i64 silicaMmapBytes(i64 n){
+  return n<0 ? 0 : MIN(n, sqlite3GlobalConfig.mxMmap);
+}
+
+SQLITE_PRIVATE int sqlite3BtreeSetMmapLimit(Btree *p, sqlite3_int64 szMmap){
+  if( isSilica(p) ){
+    silicaHandle(p)->mmapBytes = silicaMmapBytes(szMmap);
+    return SQLITE_OK;
+  }
+  return stock_sqlite3BtreeSetMmapLimit(p, szMmap);
 }
 
 SQLITE_PRIVATE int sqlite3BtreeSetAutoVacuum(Btree *p, int autoVacuum){

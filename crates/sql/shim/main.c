@@ -35,27 +35,48 @@ SQLITE_API unsigned char *sqlite3_serialize(
 }
 
 /* PRAGMA silica_concurrent: transactions of the connection write beside others. */
-SQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){
-  if( op==SQLITE_FCNTL_PRAGMA && db ){
+static int silicaConcurrent(Btree *p, char **azPragma){
+  int rc, isOn = 0, on = azPragma[2] ? sqlite3GetBoolean(azPragma[2], 0) : -1;
+  rc = silicaConnect(p);
+  if( rc==SQLITE_OK ) rc = silicaError(p, silica_sql_concurrent(silicaDb(p), on, &isOn));
+  silicaIsNotKept = 1;
+  azPragma[0] = sqlite3_mprintf("%s", rc==SQLITE_OK ? (isOn ? "1" : "0") : silicaWords);
+  return rc;
+}
+
+/* What a Silica database answers itself; *pIsDone is 0 for what SQLite does. */
+static int silicaFileControl(Btree *p, int op, void *pArg, int *pIsDone){
+  int rc = SQLITE_OK;
+  *pIsDone = 1;
+  if( op==SQLITE_FCNTL_PRAGMA ){
     char **azPragma = (char**)pArg;
-    Btree *p;
-    int rc, isOn = 0;
-    if( azPragma[1]==0 || sqlite3StrICmp(azPragma[1], "silica_concurrent")!=0 ){
-      return stock_sqlite3_file_control(db, zDbName, op, pArg);
+    if( azPragma[1] && sqlite3StrICmp(azPragma[1], "silica_concurrent")==0 ){
+      return silicaConcurrent(p, azPragma);
     }
+  }else if( op==SQLITE_FCNTL_DATA_VERSION ){
+    rc = silicaConnect(p);
+    if( rc==SQLITE_OK ) rc = silica_sql_get_meta(silicaDb(p), SILICA_CONTENT_VERSION, (u32*)pArg);
+    return silicaError(p, rc);
+  }else if( op==SQLITE_FCNTL_MMAP_SIZE ){
+    i64 was = silicaHandle(p)->mmapBytes, is = *(i64*)pArg;
+    if( is>=0 ) silicaHandle(p)->mmapBytes = silicaMmapBytes(is);
+    *(i64*)pArg = was;
+    return SQLITE_OK;
+  }
+  *pIsDone = 0;
+  return SQLITE_OK;
+}
+
+SQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){
+  Btree *p;
+  int rc = SQLITE_OK, isDone = 0;
+  if( db && sqlite3SafetyCheckOk(db) ){
     sqlite3_mutex_enter(db->mutex);
     p = sqlite3DbNameToBtree(db, zDbName);
-    rc = p && isSilica(p) ? silicaConnect(p) : SQLITE_NOTFOUND;
-    if( rc==SQLITE_OK ){
-      int on = azPragma[2] ? sqlite3GetBoolean(azPragma[2], 0) : -1;
-      rc = silicaError(p, silica_sql_concurrent(silicaDb(p), on, &isOn));
-      silicaIsNotKept = 1;
-      azPragma[0] = sqlite3_mprintf("%s", rc==SQLITE_OK ? (isOn ? "1" : "0") : silicaWords);
-    }
+    if( p && isSilica(p) ) rc = silicaFileControl(p, op, pArg, &isDone);
     sqlite3_mutex_leave(db->mutex);
-    return rc;
   }
-  return stock_sqlite3_file_control(db, zDbName, op, pArg);
+  return isDone ? rc : stock_sqlite3_file_control(db, zDbName, op, pArg);
 }
 
 /* Statements that are kept end before their connection does. */

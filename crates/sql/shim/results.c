@@ -262,9 +262,10 @@ static int silicaFindResult(SilicaStatement *pStatement, SilicaDb *pDb){
 }
 
 /* Looks that decide whether looking pays, how many of them have to find something, and how often it
-** is left alone then. */
+** is left alone then. A prepared select by key gains from one find in five on: 2.6 us either way,
+** 1.4 us less for each find, 0.3 us more for each other look (docs/sql.md). */
 #define SILICA_LOOKS 512
-#define SILICA_FINDS_MIN (SILICA_LOOKS/16)
+#define SILICA_FINDS_MIN (SILICA_LOOKS/5)
 #define SILICA_PASSES 8192
 
 /* True where it does not pay to look for results: hardly any was found lately. */

@@ -78,8 +78,10 @@ int silica_sql_open_savepoints(SilicaDb *db, int count); /* sees to it that so m
 int silica_sql_release_savepoint(SilicaDb *db, int index);  /* closes it and later ones */
 int silica_sql_roll_back_to(SilicaDb *db, int index);    /* closes later ones; -1: everything */
 
-/* The numbers of the database's header, 0 to 15. Number 15, which is not stored, changes when
-** another connection commits. */
+/* The numbers of the database's header, 0 to 14, and two that are not stored. Number 15 changes when
+** a transaction sees commits of other connections, SILICA_CONTENT_VERSION with the connection's own
+** commits, too. */
+enum { SILICA_CONTENT_VERSION = 16 };
 int silica_sql_get_meta(SilicaDb *db, int index, uint32_t *value);
 int silica_sql_set_meta(SilicaDb *db, int index, uint32_t value);
 

@@ -88,6 +88,9 @@ SQLITE_PRIVATE int sqlite3BtreeInsert(
   }
   if( !isSilica(p) ) return stock_sqlite3BtreeInsert(pCur, pX, flags, seekResult);
   SILICA_FAULT(pCur);
+  if( silicaIsFull(p, pCur->pKeyInfo ? (u64)pX->nKey : (u64)pX->nData+pX->nZero) ){
+    return SQLITE_FULL;
+  }
   rc = silicaMarkCursors(p, pCur->pgnoRoot, pCur);
   if( rc!=SQLITE_OK ) return rc;
   if( pCur->pKeyInfo ){

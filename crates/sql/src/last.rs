@@ -32,6 +32,9 @@ pub(crate) struct LastEntries {
     /// Commits before the state of the database that they are of.
     pub(crate) commits: u64,
     rows: Vec<(u32, i64)>,
+    /// Of trees whose last row is not known: the row that was put last, and how many were put in
+    /// ascending order.
+    appends: Vec<(u32, i64, u32)>,
     keys: Vec<Last>,
 }
 
@@ -46,6 +49,7 @@ impl LastEntries {
 
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
+        self.appends.clear();
         self.keys.clear();
     }
 
@@ -65,14 +69,25 @@ impl LastEntries {
         self.rows.retain(|(other, _)| *other != root);
         self.rows.truncate(ROWS_MAX - 1);
         self.rows.insert(0, (root, rowid));
+        self.appends.retain(|(other, ..)| *other != root);
     }
 
+    /// A row was put; true if the last one of its tree is not known, and had better be.
     #[inline]
-    pub(crate) fn put_row(&mut self, root: u32, rowid: i64) {
-        let known = self.rows.iter_mut().find(|(other, _)| *other == root);
-        if let Some((_, last)) = known {
+    pub(crate) fn put_row(&mut self, root: u32, rowid: i64) -> bool {
+        if let Some((_, last)) = self.rows.iter_mut().find(|(other, _)| *other == root) {
             *last = rowid.max(*last);
+            return false;
         }
+        let Some(append) = self.appends.iter_mut().find(|(other, ..)| *other == root) else {
+            self.appends.truncate(ROWS_MAX - 1);
+            self.appends.insert(0, (root, rowid, 0));
+            return false;
+        };
+        let (_, last, ascending) = append;
+        *ascending = if rowid > *last { ascending.saturating_add(1) } else { 0 };
+        *last = rowid;
+        *ascending >= ASCENDING_MIN
     }
 
     pub(crate) fn delete_row(&mut self, root: u32, rowid: i64) {
@@ -144,6 +159,20 @@ mod tests {
         assert!(last.is_behind(1, b"q"));
         last.delete_key(1, b"p");
         assert!(!last.is_behind(1, b"q"));
+    }
+
+    #[test]
+    fn a_last_row_is_wanted_once_rows_are_appended() {
+        let mut last = LastEntries::default();
+        let wants: Vec<bool> = [9, 1, 2, 3, 4, 5].map(|row| last.put_row(1, row)).to_vec();
+        assert_eq!(wants, [false, false, false, false, false, true]);
+        assert!(!last.put_row(2, 6), "another tree");
+        last.set_row(1, 9);
+        assert!(!last.put_row(1, 6) && last.row(1) == Some(9));
+        assert!(!last.put_row(1, 10) && last.row(1) == Some(10));
+        last.delete_row(1, 10);
+        let wants: Vec<bool> = [11, 12, 13, 14, 15].map(|row| last.put_row(1, row)).to_vec();
+        assert_eq!(wants, [false, false, false, false, true]);
     }
 
     #[test]

@@ -71,4 +71,6 @@ pub use keyspaces::{Keyspaces, is_database};
 pub use registry::{DEFAULT_MEMORY_BYTES, KEYSPACE, Options};
 pub use rehearsal::{Asked, Rehearsal};
 pub use results::RESULTS_BYTES_MIN;
-pub use storage::{Cursor, Equal, FIRST_ROOT, Found, META_COUNT, META_DATA_VERSION, Session};
+pub use storage::{
+    Cursor, Equal, FIRST_ROOT, Found, META_CONTENT_VERSION, META_COUNT, META_DATA_VERSION, Session,
+};

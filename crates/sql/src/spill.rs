@@ -19,7 +19,7 @@
 use crate::layout::{MARK_KEY, SPILLED, SPILLED_END, UNDO, UNDO_END};
 use crate::overlay::{DELETED, Overlay, PUT, Ranges, decode, spilled_key};
 use silica::engine::transaction::{Replaced, Transaction};
-use silica::engine::{Ordered, Reads, Snapshot, SnapshotExt};
+use silica::engine::{EntryBurst, Ordered, Reads, Snapshot, SnapshotExt};
 use silica::{Durability, EntryRef, Error, KeyRange, Result, WriteBatch};
 use silica_base::{read_varint, write_varint};
 use std::sync::Arc;
@@ -50,9 +50,18 @@ struct Writer<'w> {
     ordered: &'w Arc<dyn Ordered>,
     /// Any moment: nothing is compared with it.
     snapshot: Arc<dyn Snapshot>,
-    puts: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    bytes: usize,
+    /// Keys and values one behind the other, where each begins, and where it ends.
+    bytes: Vec<u8>,
+    puts: Vec<Pending>,
     bytes_max: usize,
+}
+
+/// Where an operation's key and value are in the bytes of a [`Writer`].
+struct Pending {
+    start: usize,
+    key_end: usize,
+    end: usize,
+    is_put: bool,
 }
 
 /// What an operation of a batch takes beside key and value.
@@ -61,7 +70,7 @@ const OP_BYTES: usize = 64;
 impl<'w> Writer<'w> {
     fn new(ordered: &'w Arc<dyn Ordered>, snapshot: &Arc<dyn Snapshot>, bytes_max: usize) -> Self {
         let snapshot = Arc::clone(snapshot);
-        Writer { ordered, snapshot, puts: Vec::new(), bytes: 0, bytes_max }
+        Writer { ordered, snapshot, bytes: Vec::new(), puts: Vec::new(), bytes_max }
     }
 
     fn write(&self, batch: &WriteBatch<'_>) -> Result<()> {
@@ -69,26 +78,34 @@ impl<'w> Writer<'w> {
         self.ordered.commit(&*self.snapshot, reads, batch, Durability::Buffered).map(drop)
     }
 
-    /// Puts, or deletes, in a batch with others.
-    fn push(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<()> {
-        self.bytes += OP_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
-        self.puts.push((key, value));
-        if self.bytes >= self.bytes_max { self.flush() } else { Ok(()) }
+    /// Puts, or deletes, in a batch with others. Key and value are given in two pieces each.
+    fn push(&mut self, key: [&[u8]; 2], value: Option<[&[u8]; 2]>) -> Result<()> {
+        let start = self.bytes.len();
+        key.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
+        let key_end = self.bytes.len();
+        value.iter().flatten().for_each(|piece| self.bytes.extend_from_slice(piece));
+        let (end, is_put) = (self.bytes.len(), value.is_some());
+        self.puts.push(Pending { start, key_end, end, is_put });
+        let bytes = self.bytes.len() + OP_BYTES * self.puts.len();
+        if bytes >= self.bytes_max { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
         let mut batch = WriteBatch::new();
-        for (key, value) in &self.puts {
-            match value {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
+        for &Pending { start, key_end, end, is_put } in &self.puts {
+            let key = &self.bytes[start..key_end];
+            match is_put {
+                true => batch.put(key, &self.bytes[key_end..end]),
+                false => batch.delete(key),
             };
         }
         if !batch.is_empty() {
             self.write(&batch)?;
         }
         self.puts.clear();
-        self.bytes = 0;
+        self.bytes.clear();
+        // A large value must not stay.
+        self.bytes.shrink_to(2 * self.bytes_max);
         Ok(())
     }
 
@@ -100,10 +117,11 @@ impl<'w> Writer<'w> {
     }
 }
 
-fn encode_write(record: Option<&[u8]>) -> Vec<u8> {
+/// What a write is stored as, in two pieces.
+fn encode_write(record: Option<&[u8]>) -> [&[u8]; 2] {
     match record {
-        Some(record) => [&[PUT], record].concat(),
-        None => vec![DELETED],
+        Some(record) => [&[PUT], record],
+        None => [&[DELETED], &[]],
     }
 }
 
@@ -117,7 +135,9 @@ fn encode_undo(key: &[u8], before: Before<'_>) -> Vec<u8> {
     bytes.extend_from_slice(key);
     match before {
         Before::Nothing => bytes.push(NOTHING),
-        Before::Written(record) => bytes.extend_from_slice(&encode_write(record)),
+        Before::Written(record) => {
+            encode_write(record).iter().for_each(|piece| bytes.extend_from_slice(piece));
+        }
     }
     bytes
 }
@@ -250,7 +270,7 @@ impl Spilled {
         }
         let mut writer = self.writer();
         transaction.written(|key, entry| {
-            writer.push(spilled_key(key), Some(encode_write(entry.map(|entry| entry.value))))
+            writer.push([&[SPILLED], key], Some(encode_write(entry.map(|entry| entry.value))))
         })?;
         writer.flush()?;
         self.now = Arc::clone(&self.ordered).snapshot()?;
@@ -306,7 +326,7 @@ impl Spilled {
         let count = pending.len() as u64;
         let mut writer = self.writer();
         for (number, undo) in (self.undos..).zip(pending.drain(..)) {
-            writer.push(undo_key(number), Some(undo))?;
+            writer.push([&undo_key(number), &[]], Some([&undo, &[]]))?;
         }
         writer.flush()?;
         drop(writer);
@@ -355,7 +375,7 @@ impl Spilled {
                 Before::Nothing => None,
                 Before::Written(record) => Some(encode_write(record)),
             };
-            writer.push(spilled_key(key), value)?;
+            writer.push([&[SPILLED], key], value)?;
             is_there = iterator.prev()?;
         }
         writer.flush()?;
@@ -408,7 +428,7 @@ fn apply(
     deleted: &Ranges,
     batch_bytes: usize,
 ) -> Result<()> {
-    let mut writer = Writer::new(ordered, now, batch_bytes);
+    let writer = Writer::new(ordered, now, batch_bytes);
     let mut batch = WriteBatch::new();
     for (lower, upper) in deleted.iter() {
         batch.delete_range(lower, upper);
@@ -417,14 +437,26 @@ fn apply(
         writer.write(&batch)?;
     }
     let mut iterator = Arc::clone(now).iterate(&KeyRange::new([SPILLED], [SPILLED_END]))?;
+    let mut burst = EntryBurst::default();
+    let begin = |burst: &mut EntryBurst| burst.begin(batch_bytes / OP_BYTES + 1, batch_bytes);
+    begin(&mut burst);
     let mut is_there = iterator.seek_to_first()?;
+    if is_there {
+        burst.push(iterator.key(), iterator.entry().value);
+    }
     while is_there {
-        let record = decode(iterator.entry().value)?.map(<[u8]>::to_vec);
-        writer.push(iterator.key()[1..].to_vec(), record)?;
-        is_there = iterator.next()?;
+        is_there = iterator.next_many(&mut burst)?;
+        let mut batch = WriteBatch::new();
+        for (key, write) in burst.iter() {
+            match decode(write)? {
+                Some(record) => batch.put(&key[1..], record),
+                None => batch.delete(&key[1..]),
+            };
+        }
+        writer.write(&batch)?;
+        begin(&mut burst);
     }
     drop(iterator);
-    writer.flush()?;
     writer.end()
 }
 

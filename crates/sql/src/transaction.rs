@@ -17,7 +17,7 @@ use crate::long_keys::{Entries, is_long, split_value, stored_key};
 use crate::reads::{Reads, Walker};
 use crate::registry::Handle;
 use crate::results::{Recording, Results, Written};
-use crate::storage::{META_COUNT, META_DATA_VERSION};
+use crate::storage::{META_CONTENT_VERSION, META_COUNT, META_DATA_VERSION};
 use crate::view::{Idle, IdleIterators, Kept, Slot, View};
 use crate::writing::Writing;
 use silica::engine::{EntryBurst, EntryIter, SnapshotExt};
@@ -57,6 +57,9 @@ pub(crate) struct State {
     generation: u64,
     /// Commits of this connection.
     own_commits: u64,
+    /// Commits of others that the last transaction saw, and how often that number was another one.
+    others_commits: Option<u64>,
+    others_seen: u32,
     last: LastEntries,
     /// Iterators of the view that is read.
     idle: IdleIterators,
@@ -84,6 +87,16 @@ impl State {
     fn enter(&mut self, phase: Phase) -> Phase {
         self.generation += 1;
         self.idle.clear();
+        let number = match &phase {
+            Phase::Reads(view) => Some(view.number),
+            Phase::Writes(writing) => Some(writing.view.number),
+            Phase::Idle => None,
+        };
+        if let Some(number) = number {
+            let others = number.wrapping_sub(self.own_commits);
+            let seen = self.others_commits.replace(others);
+            self.others_seen += u32::from(seen.is_some_and(|seen| seen != others));
+        }
         std::mem::replace(&mut self.phase, phase)
     }
 
@@ -131,12 +144,6 @@ impl State {
         Ok(writing)
     }
 
-    /// Counts a write, and spills if there are many.
-    #[inline]
-    fn count_write(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
-        if self.writing()?.count(key, record) { self.spill() } else { Ok(()) }
-    }
-
     #[cold]
     fn spill(&mut self) -> Result<()> {
         // Whatever becomes of it, iterators are to be opened anew.
@@ -152,9 +159,36 @@ impl State {
     #[inline]
     pub(crate) fn put_row(&mut self, root: u32, rowid: i64, record: &[u8]) -> Result<()> {
         let key = row_key(root, rowid);
-        self.writable()?.put(root, &key, record);
-        self.last.put_row(root, rowid);
-        self.count_write(&key, Some(record))
+        self.put(root, &key, record)?;
+        if self.last.put_row(root, rowid) && self.reads.is_none() {
+            self.find_last_row(root)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for the last row of a tree: rows are appended to it, or will not be.
+    #[cold]
+    fn find_last_row(&mut self, root: u32) -> Result<()> {
+        let mut idle = self.iterate(root)?;
+        if idle.iterator.seek_to_last()?
+            && let Some(rowid) = rowid_of(idle.iterator.key())
+        {
+            self.last.set_row(root, rowid);
+        }
+        Ok(())
+    }
+
+    /// Puts an entry. What is in memory is spilled before that if it is much: one large record
+    /// alone, which is in memory in any case, is written to the device once.
+    #[inline]
+    fn put(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
+        if self.writable()?.has_much() {
+            self.spill()?;
+        }
+        let writing = self.writing()?;
+        writing.put(root, key, record);
+        writing.count(key, Some(record));
+        Ok(())
     }
 
     /// True if `key` is known to be behind the last key of its index, in what this transaction
@@ -170,8 +204,7 @@ impl State {
     /// # Errors
     /// `MISUSE` if this transaction does not write; those of looking for the last key.
     pub(crate) fn put_key(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
-        self.writable()?.put(root, key, record);
-        self.count_write(key, Some(record))?;
+        self.put(root, key, record)?;
         if self.reads.is_none() && self.last.put_key(root, key) {
             let mut idle = self.iterate(root)?;
             if idle.iterator.seek_to_last()? {
@@ -186,12 +219,17 @@ impl State {
     /// # Errors
     /// `MISUSE` if this transaction does not write.
     pub(crate) fn delete(&mut self, root: u32, key: &[u8], rowid: Option<i64>) -> Result<()> {
-        self.writable()?.delete(root, key);
+        if self.writable()?.has_much() {
+            self.spill()?;
+        }
+        let writing = self.writing()?;
+        writing.delete(root, key);
+        writing.count(key, None);
         match rowid {
             Some(rowid) => self.last.delete_row(root, rowid),
             None => self.last.delete_key(root, key),
         }
-        self.count_write(key, None)
+        Ok(())
     }
 
     /// Calls `read` with the record of `key`, borrowed.
@@ -667,14 +705,12 @@ impl Shared {
 
     pub(crate) fn meta(&self, index: usize) -> Result<u32> {
         let state = self.state.borrow();
-        if index == META_DATA_VERSION {
-            let commits = match &state.phase {
-                Phase::Reads(view) => view.number,
-                Phase::Writes(writing) => writing.view.number,
-                Phase::Idle => self.database.commits(),
-            };
-            // From 1 on, as SQLite's: its full-text index takes 0 for not known.
-            return Ok(commits.wrapping_sub(state.own_commits).wrapping_add(1) as u32);
+        // From 1 on, as SQLite's: its full-text index takes 0 for not known.
+        let data_version = state.others_seen.wrapping_add(1);
+        match index {
+            META_DATA_VERSION => return Ok(data_version),
+            META_CONTENT_VERSION => return Ok(data_version.wrapping_add(state.own_commits as u32)),
+            _ => {}
         }
         let header = state.header()?;
         header.meta.get(index).copied().ok_or_else(|| no_meta(index))

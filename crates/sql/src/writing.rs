@@ -69,12 +69,17 @@ impl Writing {
         Ok(self.spilled.as_ref().map_or(Ok(()), Spilled::check)?)
     }
 
-    /// Counts a write; true if there are so many that they had better be spilled.
+    /// Counts a write.
     #[inline]
-    pub(crate) fn count(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
+    pub(crate) fn count(&mut self, key: &[u8], value: Option<&[u8]>) {
         let bytes = key.len() + value.map_or(0, <[u8]>::len) + WRITE_BYTES;
         self.memory_bytes += bytes;
         self.put_bytes += if value.is_some() { bytes } else { 0 };
+    }
+
+    /// True if so much is in memory that it had better be spilled.
+    #[inline]
+    pub(crate) fn has_much(&self) -> bool {
         if self.memory_bytes < self.database.spill_bytes.max(self.kept_bytes) {
             return false;
         }

@@ -100,8 +100,33 @@ impl Sql {
         arguments: Option<u8>,
         function: impl Fn(&[ValueRef<'_>]) -> Result<Value, String> + Send + 'static,
     ) -> Result<()> {
+        self.define_as(sys::UTF8.into(), name, arguments, Box::new(Box::new(function)))
+    }
+
+    /// As [`Sql::define`], a function whose answer depends on its arguments alone: indexes, generated
+    /// columns and the conditions of partial indexes may call it, too. Every connection that writes
+    /// to such a table has to define it, with the same answers.
+    ///
+    /// # Errors
+    /// As of [`Sql::define`].
+    pub fn define_deterministic(
+        &mut self,
+        name: &str,
+        arguments: Option<u8>,
+        function: impl Fn(&[ValueRef<'_>]) -> Result<Value, String> + Send + 'static,
+    ) -> Result<()> {
+        let flags = c_int::from(sys::UTF8) | sys::DETERMINISTIC;
+        self.define_as(flags, name, arguments, Box::new(Box::new(function)))
+    }
+
+    fn define_as(
+        &mut self,
+        flags: c_int,
+        name: &str,
+        arguments: Option<u8>,
+        function: Box<Function>,
+    ) -> Result<()> {
         let name = c_string(name)?;
-        let function: Box<Function> = Box::new(Box::new(function));
         let count = arguments.map_or(-1, c_int::from);
         // SAFETY: an open connection; SQLite destroys the function, also if it refuses it.
         let code = unsafe {
@@ -109,7 +134,7 @@ impl Sql {
                 self.db.as_ptr(),
                 name.as_ptr(),
                 count,
-                c_int::from(sys::UTF8),
+                flags,
                 Box::into_raw(function).cast(),
                 Some(call),
                 None,

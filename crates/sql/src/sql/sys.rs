@@ -39,6 +39,7 @@ pub(super) type Compare =
     extern "C" fn(*mut c_void, c_int, *const c_void, c_int, *const c_void) -> c_int;
 
 pub(super) const UTF8: u8 = 1;
+pub(super) const DETERMINISTIC: c_int = 0x800;
 
 pub(super) const OK: c_int = 0;
 pub(super) const ROW: c_int = 100;

@@ -117,6 +117,9 @@ struct Client {
     connection: Connection,
     phase: Phase,
     own_commits: u64,
+    /// Commits of others before what the last transaction read, and how often they were more.
+    others: Option<u64>,
+    data_version: u32,
     places: Vec<Place>,
 }
 
@@ -138,6 +141,15 @@ impl Client {
     }
 
     fn enter(&mut self, phase: Phase) {
+        let number = match &phase {
+            Phase::Idle => None,
+            Phase::Reads(_, number) => Some(*number),
+            Phase::Writes(writing) => Some(writing.number),
+        };
+        if let Some(others) = number.map(|number| number - self.own_commits) {
+            self.data_version += u32::from(self.others.is_some_and(|seen| seen != others));
+            self.others = Some(others);
+        }
         self.phase = phase;
         self.places.iter_mut().for_each(|place| place.is_fresh = false);
     }
@@ -201,6 +213,8 @@ impl World {
             connection: Connection::to(Arc::clone(database)),
             phase: Phase::Idle,
             own_commits: 0,
+            others: None,
+            data_version: 1,
             places: Vec::new(),
         };
         let contents = Contents { last_root: 1, ..Contents::default() };
@@ -352,13 +366,7 @@ impl World {
     fn meta(&mut self, who: usize) {
         let (index, value) = (self.prng.below(15) as usize, self.prng.below(3) as u32);
         let client = &mut self.clients[who];
-        let number = match &client.phase {
-            Phase::Idle => self.commits,
-            Phase::Reads(_, number) => *number,
-            Phase::Writes(writing) => writing.number,
-        };
-        let version = client.connection.meta(META_DATA_VERSION).unwrap();
-        assert_eq!(u64::from(version), 1 + number - client.own_commits);
+        assert_eq!(client.connection.meta(META_DATA_VERSION), Ok(client.data_version));
         let Some(contents) = client.contents() else {
             assert_eq!(client.connection.meta(index).unwrap_err().code, code::MISUSE);
             return;

@@ -1,6 +1,6 @@
 //! SQL through the connection of this crate: what programs see of a Silica database.
 
-use silica_sql::sql::{Sql, Value};
+use silica_sql::sql::{Sql, Value, ValueRef};
 use std::path::Path;
 use std::time::Duration;
 
@@ -241,9 +241,121 @@ fn pragmas_that_frameworks_send_are_answered_as_by_sqlite() {
         "table_list",
         "foreign_key_check",
         "freelist_count",
+        "mmap_size",
+        "mmap_size = 1000000",
+        "mmap_size",
+        "mmap_size = -1",
+        "mmap_size = 9999999999999",
+        "main.mmap_size = 0",
+        "max_page_count",
+        "max_page_count = 1000000",
+        "max_page_count",
+        "max_page_count = 5000000000",
     ] {
         let ask = |sql: &mut Sql| sql.query(&format!("PRAGMA {text}"), &[]);
         let (ours, theirs) = (ask(&mut ours), ask(&mut theirs));
         assert_eq!(ours, theirs, "PRAGMA {text}");
+    }
+}
+
+#[test]
+fn the_data_version_grows_where_commits_of_others_are_seen_as_in_sqlite() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let versions = |storage: &str| {
+        let path = scratch.path().join(format!("{storage}.db"));
+        let open = || Sql::open(format!("file:{}?storage={storage}", path.display()));
+        let ask = |sql: &mut Sql| sql.query("PRAGMA data_version", &[]).expect("asked").remove(0);
+        let mut one = open().expect("opens");
+        let mut found = vec![ask(&mut one)];
+        one.run("CREATE TABLE t (a)").expect("made");
+        found.push(ask(&mut one));
+        let mut other = open().expect("opens");
+        found.push(ask(&mut other));
+        for _ in 0..3 {
+            other.execute("INSERT INTO t VALUES (1)", &[]).expect("written");
+        }
+        found.extend([ask(&mut one), ask(&mut other)]);
+        one.execute("INSERT INTO t VALUES (2)", &[]).expect("written");
+        found.extend([ask(&mut one), ask(&mut other)]);
+        other.run("BEGIN").expect("begun");
+        found.push(ask(&mut other));
+        other.run("COMMIT").expect("ended");
+        one.run("BEGIN IMMEDIATE; INSERT INTO t VALUES (3); ROLLBACK").expect("rolled back");
+        found.extend([ask(&mut one), ask(&mut other)]);
+        found
+    };
+    assert_eq!(versions("silica"), versions("sqlite"));
+}
+
+#[test]
+fn a_database_with_a_page_limit_is_full_and_takes_deletes() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut sql = table(&scratch.path().join("app.db"));
+    sql.query("PRAGMA max_page_count = 1", &[]).expect("set");
+    let limit = sql.query("PRAGMA max_page_count = 100", &[]).expect("set");
+    let large = "x".repeat(64 << 10);
+    let mut wrote = 0;
+    let error = loop {
+        match sql.execute("INSERT INTO t VALUES (?, ?)", &[wrote.into(), large.as_str().into()]) {
+            Ok(_) => wrote += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(limit, [[Value::from(100)]]);
+    assert!(error.to_string().contains("database or disk is full"), "{error}");
+    assert!((1..7).contains(&wrote), "{wrote} rows of 16 pages");
+    sql.execute("DELETE FROM t WHERE a = 0", &[]).expect("deletes make room");
+    sql.query("PRAGMA max_page_count = 100000", &[]).expect("set");
+    sql.execute("INSERT INTO t VALUES (0, ?)", &[large.into()]).expect("there is room");
+}
+
+#[test]
+fn a_copy_calls_no_function_of_the_schema() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    for storage in ["silica", "sqlite"] {
+        let path = |name: &str| scratch.path().join(format!("{name}-{storage}.db"));
+        let uri = format!("file:{}?storage={storage}", path("from").display());
+        let with_function = |uri: &str| {
+            let mut sql = Sql::open(uri).expect("opens");
+            let twice = |values: &[ValueRef<'_>]| match values {
+                [ValueRef::Integer(number)] => Ok(Value::Integer(2 * number)),
+                _ => Err("a number is wanted".to_string()),
+            };
+            sql.define_deterministic("twice", Some(1), twice).expect("defined");
+            sql
+        };
+        let text = "CREATE TABLE t (a INTEGER PRIMARY KEY, b); CREATE INDEX i ON t (twice(b));
+            CREATE TABLE w (a PRIMARY KEY, b, c AS (twice(b)) STORED, CHECK (twice(b) > 0))
+              WITHOUT ROWID;
+            CREATE INDEX j ON w (c, twice(a)) WHERE twice(b) > 2;
+            INSERT INTO t VALUES (1, 5), (2, 6); INSERT INTO w VALUES (1, 5), (2, 6);
+            PRAGMA user_version = 9";
+        with_function(&uri).run(text).expect("made");
+        let from = Sql::open(&uri).expect("opens");
+        let mut copies = vec![];
+        for to in ["silica", "sqlite"] {
+            let to = format!("file:{}?storage={to}", path(&format!("copy-{to}")).display());
+            from.copy_into(&mut Sql::open(&to).expect("opens")).expect("copied");
+            copies.push(to);
+        }
+        drop(from);
+        if storage == "silica" {
+            let mut from = Sql::open(&uri).expect("opens");
+            let into = path("into").display().to_string();
+            from.execute("VACUUM INTO ?", &[into.as_str().into()]).expect("copied");
+            let again = from.execute("VACUUM INTO ?", &[into.as_str().into()]).unwrap_err();
+            assert!(again.to_string().contains("output file already exists"), "{again}");
+            let head = std::fs::read(&into).expect("a file");
+            assert!(head.starts_with(b"SQLite format 3"));
+            copies.push(into);
+        }
+        for copy in copies {
+            let mut sql = with_function(&copy);
+            let mut ask = |text: &str| sql.query(text, &[]).expect("answered");
+            assert_eq!(ask("PRAGMA integrity_check"), [["ok".into()]], "{copy}");
+            assert_eq!(ask("SELECT a FROM t INDEXED BY i WHERE twice(b) = 12"), [[2.into()]]);
+            assert_eq!(ask("SELECT a FROM w WHERE c = 10"), [[1.into()]]);
+            assert_eq!(ask("PRAGMA user_version"), [[9.into()]]);
+        }
     }
 }
