@@ -7,12 +7,12 @@ use crate::failure::Result;
 /// Numbers of the header that are stored.
 pub const META_COUNT: usize = 15;
 
-/// A number that is not stored: it grows by one when a transaction begins that sees commits of other
-/// connections, and begins with 1 for each connection, as in SQLite.
+/// A number that is not stored: it grows by one when a transaction begins that sees commits of
+/// other connections, and begins with 1 for each connection, as in SQLite.
 pub const META_DATA_VERSION: usize = 15;
 
-/// A number that is not stored: it changes as [`META_DATA_VERSION`] does, and with each commit of the
-/// connection.
+/// A number that is not stored: it changes as [`META_DATA_VERSION`] does, and with each commit of
+/// the connection.
 pub const META_CONTENT_VERSION: usize = 16;
 
 /// The tree that is always there.

@@ -103,9 +103,9 @@ impl Sql {
         self.define_as(sys::UTF8.into(), name, arguments, Box::new(Box::new(function)))
     }
 
-    /// As [`Sql::define`], a function whose answer depends on its arguments alone: indexes, generated
-    /// columns and the conditions of partial indexes may call it, too. Every connection that writes
-    /// to such a table has to define it, with the same answers.
+    /// As [`Sql::define`], a function whose answer depends on its arguments alone: indexes,
+    /// generated columns and the conditions of partial indexes may call it, too. Every connection
+    /// that writes to such a table has to define it, with the same answers.
     ///
     /// # Errors
     /// As of [`Sql::define`].
