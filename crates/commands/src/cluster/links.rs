@@ -25,6 +25,9 @@ const REST: Duration = Duration::from_millis(1_000);
 /// How long it rests when the node was not there.
 const RETRY: Duration = Duration::from_millis(250);
 
+/// How long what others say of themselves is not in the file; then the next link that looks writes.
+const SAVE_MS: u64 = 500;
+
 /// What a link is told.
 enum Sent {
     /// Look at the map.
@@ -164,6 +167,7 @@ impl Worker {
             if service.is_stopping() || !map.nodes.contains_key(&self.id) {
                 return;
             }
+            cluster.save_late(service.monotonic_ms().saturating_sub(SAVE_MS));
             let result = self.send(&service, cluster, &map, &messages);
             let bytes: usize =
                 messages.iter().map(|message| message.0.len() + message.1.len()).sum();

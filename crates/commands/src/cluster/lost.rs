@@ -47,8 +47,8 @@ impl Lost {
             owner.is_some_and(|owner| owner.id != new.me && owner.slots.contains(*slot))
         };
         let mut state = lock(&self.state);
-        let lost = old.me().slots.iter().filter(|slot| !new.me().slots.contains(*slot));
-        lost.filter(is_claimed).for_each(|slot| state.slots.insert(slot));
+        let lost = old.me().slots.without(&new.me().slots);
+        lost.iter().filter(is_claimed).for_each(|slot| state.slots.insert(slot));
     }
 
     /// Begins to remove keys, if there are some to remove.

@@ -10,6 +10,7 @@
 
 use super::slots::{SLOTS, SlotSet};
 use silica_base::checksum;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -67,6 +68,8 @@ pub(crate) struct Map {
     /// The ids in their order, and of each slot the owner's place among them, counted from 1.
     ids: Vec<String>,
     owners: Vec<u16>,
+    /// This node's own place.
+    mine: u16,
     served: usize,
 }
 
@@ -89,6 +92,7 @@ impl Map {
             told: BTreeMap::new(),
             ids: Vec::new(),
             owners: Vec::new(),
+            mine: 0,
             served: 0,
         };
         map.settle();
@@ -108,12 +112,21 @@ impl Map {
 
     /// Who serves `slot`.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Node> {
-        let place = self.owners[usize::from(slot)].checked_sub(1)?;
-        self.nodes.get(&self.ids[usize::from(place)])
+        self.at(self.owners[usize::from(slot)])
+    }
+
+    /// The node at `place`.
+    fn at(&self, place: u16) -> Option<&Node> {
+        self.nodes.get(&self.ids[usize::from(place.checked_sub(1)?)])
+    }
+
+    /// The place of node `id`; 0 if it is not known.
+    fn place(&self, id: &str) -> u16 {
+        self.ids.binary_search_by(|known| known.as_str().cmp(id)).map_or(0, |at| at as u16 + 1)
     }
 
     pub(crate) fn is_mine(&self, slot: u16) -> bool {
-        self.owner(slot).is_some_and(|owner| owner.id == self.me)
+        self.owners[usize::from(slot)] == self.mine
     }
 
     /// Slots that somebody serves.
@@ -123,15 +136,31 @@ impl Map {
 
     /// The slots of `node`, as they are served and not only claimed.
     pub(crate) fn slots_of(&self, node: &Node) -> SlotSet {
-        let mut set = SlotSet::default();
-        let is_its = |slot: &u16| self.owner(*slot).is_some_and(|owner| owner.id == node.id);
-        (0..SLOTS).filter(is_its).for_each(|slot| set.insert(slot));
+        let (mut set, place) = (SlotSet::default(), self.place(&node.id));
+        if place > 0 {
+            let its = self.owners.iter().zip(0..).filter(|(owner, _)| **owner == place);
+            its.for_each(|(_, slot)| set.insert(slot));
+        }
         set
+    }
+
+    /// First and last slot of each run of neighbours that one node serves, and that node.
+    pub(crate) fn ranges(&self) -> Vec<(u16, u16, &Node)> {
+        let mut ranges = Vec::new();
+        let mut first = 0;
+        for run in self.owners.chunk_by(|one, next| one == next) {
+            let next = first + run.len() as u16;
+            if let Some(node) = self.at(run[0]) {
+                ranges.push((first, next - 1, node));
+            }
+            first = next;
+        }
+        ranges
     }
 
     /// Nodes that serve slots.
     pub(crate) fn size(&self) -> usize {
-        let mut owners: Vec<u16> = self.owners.clone();
+        let mut owners = self.owners.clone();
         owners.sort_unstable();
         owners.dedup();
         owners.iter().filter(|owner| **owner > 0).count()
@@ -140,6 +169,13 @@ impl Map {
     /// The highest epoch of all.
     pub(crate) fn current_epoch(&self) -> u64 {
         self.nodes.values().map(|node| node.epoch).max().unwrap_or(0).max(self.epoch)
+    }
+
+    /// True if this node has an epoch above all others.
+    pub(crate) fn leads(&self) -> bool {
+        let (mine, current) = (self.me().epoch, self.current_epoch());
+        let count = self.nodes.values().filter(|node| node.epoch == current).count();
+        mine == current && mine > 0 && count == 1
     }
 
     /// Gives this node an epoch above all others; its epoch.
@@ -207,25 +243,31 @@ impl Map {
         self.settle();
     }
 
+    /// Follows the node that its primary follows by now.
+    fn follow_on(&mut self) {
+        let primary = self.me().primary.as_ref();
+        let next = primary.and_then(|id| self.nodes.get(id)).and_then(|node| node.primary.as_ref());
+        let is_primary = |id: &&String| self.nodes.get(*id).is_some_and(|n| n.primary.is_none());
+        if let Some(next) = next.filter(|id| **id != self.me).filter(is_primary).cloned() {
+            self.follow(&next);
+        }
+    }
+
     /// Follows the replica that has taken the slots of this node, or of its primary, over; `before`
     /// is what was known before.
     fn follow_successor(&mut self, before: &Map) {
         let primary = self.me().primary.clone();
-        let is_primary = |id: &String| self.nodes.get(id).is_some_and(|n| n.primary.is_none());
-        let loser = primary.clone().unwrap_or_else(|| self.me.clone());
-        if primary.is_some()
-            && let Some(next) = self.nodes.get(&loser).and_then(|node| node.primary.clone())
-            && next != self.me
-            && is_primary(&next)
-        {
-            return self.follow(&next);
+        self.follow_on();
+        if self.me().primary != primary {
+            return;
         }
+        let loser = primary.unwrap_or_else(|| self.me.clone());
         let Some(lost) = before.nodes.get(&loser).map(|node| before.slots_of(node)) else { return };
-        let Some(owner) = lost.iter().next().and_then(|slot| self.owner(slot)) else { return };
-        let was_its =
-            before.nodes.get(&owner.id).is_some_and(|n| n.primary.as_ref() == Some(&loser));
-        let has_all = lost.iter().all(|slot| self.owner(slot).is_some_and(|o| o.id == owner.id));
-        let id = owner.id.clone();
+        let Some(first) = lost.iter().next() else { return };
+        let place = self.owners[usize::from(first)];
+        let Some(id) = self.at(place).map(|owner| owner.id.clone()) else { return };
+        let was_its = before.nodes.get(&id).is_some_and(|n| n.primary.as_ref() == Some(&loser));
+        let has_all = lost.iter().all(|slot| self.owners[usize::from(slot)] == place);
         if was_its && has_all && id != self.me {
             self.follow(&id);
         }
@@ -241,33 +283,27 @@ impl Map {
     /// under way.
     pub(crate) fn settle(&mut self) {
         self.ids = self.nodes.keys().cloned().collect();
-        let mut best: Vec<Option<(u64, u16)>> = vec![None; usize::from(SLOTS)];
-        for (place, id) in self.ids.iter().enumerate() {
-            let node = &self.nodes[id];
-            if node.primary.is_some() {
-                continue;
-            }
-            for slot in node.slots.iter() {
-                if node.id != self.me && self.ignored.contains(slot) {
-                    continue;
-                }
-                let best = &mut best[usize::from(slot)];
-                if best.is_none_or(|(epoch, _)| node.epoch > epoch) {
-                    *best = Some((node.epoch, place as u16 + 1));
-                }
-            }
+        self.mine = self.place(&self.me);
+        // The last claim is the best one: of the highest epoch, and of the smallest id.
+        let primaries = self.nodes.values().zip(1..).filter(|(node, _)| node.primary.is_none());
+        let mut claims: Vec<(&Node, u16)> = primaries.collect();
+        claims.sort_by_key(|(node, place)| (node.epoch, Reverse(*place)));
+        let mut owners = vec![0; usize::from(SLOTS)];
+        for (node, place) in claims {
+            let ignored = (place != self.mine).then_some(&self.ignored);
+            let slots = ignored.map(|ignored| node.slots.without(ignored));
+            let slots = slots.as_ref().unwrap_or(&node.slots);
+            slots.iter().for_each(|slot| owners[usize::from(slot)] = place);
         }
-        self.owners = best.iter().map(|best| best.map_or(0, |(_, place)| place)).collect();
-        let mine = self.ids.iter().position(|id| *id == self.me).map_or(0, |at| at as u16 + 1);
-        let claims: Vec<u16> = self.me().slots.iter().collect();
-        let is_lost = |slot: &u16| self.owners[usize::from(*slot)] != mine;
-        let lost: Vec<u16> = claims.into_iter().filter(is_lost).collect();
+        let mine = self.mine;
+        let is_lost = |slot: &u16| owners[usize::from(*slot)] != mine;
+        let lost: Vec<u16> = self.me().slots.iter().filter(is_lost).collect();
+        self.owners = owners;
         for (slot, id) in &self.told {
+            let place = self.place(id);
             let owner = &mut self.owners[usize::from(*slot)];
-            if (*owner == 0 || *owner == mine)
-                && let Some(place) = self.ids.iter().position(|known| known == id)
-            {
-                *owner = place as u16 + 1;
+            if (*owner == 0 || *owner == mine) && place > 0 {
+                *owner = place;
             }
         }
         self.served = self.owners.iter().filter(|owner| **owner > 0).count();
@@ -304,39 +340,59 @@ impl Map {
     /// Takes what `other` knows better; `is_known` says whether a node that is not in this map may
     /// come into it. True if anything changed.
     pub(crate) fn merge(&mut self, other: &Map, may_add: impl Fn(&str) -> bool) -> bool {
+        let is_news = |(id, node): &(&String, &Node)| match self.nodes.get(*id) {
+            Some(known) => known.revision < node.revision,
+            None => may_add(id),
+        };
+        let news: Vec<&Node> = other.nodes.iter().filter(is_news).map(|(_, node)| node).collect();
+        // Most of what is told is known, as each answer has a map.
+        let is_known = news.is_empty() && other.epoch <= self.current_epoch();
+        if is_known && !self.has_epoch_of_another() && !self.follows_a_replica() {
+            return false;
+        }
         let before = self.clone();
-        for (id, node) in &other.nodes {
-            if *id == self.me {
-                if node.revision > self.me().revision {
-                    // This node has lost its file, or an older one was put back.
-                    self.change_me().revision = node.revision + 1;
-                }
+        for node in news {
+            if node.id == self.me {
+                // This node has lost its file, or an older one was put back.
+                self.change_me().revision = node.revision + 1;
                 continue;
             }
-            match self.nodes.get(id) {
-                Some(known) if known.revision >= node.revision => continue,
-                None if !may_add(id) => continue,
-                _ => {}
-            }
-            node.slots.iter().for_each(|slot| self.ignored.remove(slot));
-            self.nodes.insert(id.clone(), node.clone());
+            self.ignored = self.ignored.without(&node.slots);
+            self.nodes.insert(node.id.clone(), node.clone());
         }
         self.epoch = self.current_epoch().max(other.epoch);
-        self.resolve_epochs();
+        // Two primaries have one epoch: the one with the smaller id takes a new one, as in Redis.
+        if self.has_epoch_of_another() {
+            self.bump_epoch();
+        }
         self.settle();
         self.follow_successor(&before);
         *self != before
     }
 
-    /// Two primaries have one epoch: the one with the smaller id takes a new one, as in Redis.
-    fn resolve_epochs(&mut self) {
+    /// This node is a primary, and one with a larger id has the same epoch.
+    fn has_epoch_of_another(&self) -> bool {
         let me = self.me();
         let collides = |node: &Node| {
             node.id > me.id && node.epoch == me.epoch && node.primary.is_none() && me.epoch > 0
         };
-        if me.primary.is_none() && self.nodes.values().any(collides) {
-            self.bump_epoch();
-        }
+        me.primary.is_none() && self.nodes.values().any(collides)
+    }
+
+    /// The primary of this node is a replica by now.
+    fn follows_a_replica(&self) -> bool {
+        let primary = self.me().primary.as_ref().and_then(|id| self.nodes.get(id));
+        primary.is_some_and(|primary| primary.primary.is_some())
+    }
+
+    /// True if this map and `other` differ in nothing but what other nodes say of themselves.
+    pub(crate) fn differs_by_others(&self, other: &Map) -> bool {
+        let rest = |map: &Map| (map.epoch, map.version, map.migrating.len(), map.importing.len());
+        rest(self) == rest(other)
+            && self.me() == other.me()
+            && self.migrating == other.migrating
+            && self.importing == other.importing
+            && self.nodes.keys().eq(other.nodes.keys())
     }
 
     /// The map as text, for other nodes.
@@ -499,6 +555,34 @@ mod tests {
         let epochs = |map: &Map| map.nodes.values().map(|node| node.epoch).collect::<Vec<_>>();
         assert_eq!(epochs(&one), [4, 3]);
         assert_eq!(epochs(&one), epochs(&two));
+    }
+
+    #[test]
+    fn what_others_say_of_themselves_is_told_from_the_rest() {
+        let mut one = map('a', 1, "0-9");
+        let mut two = map('b', 2, "10-19");
+        let alone = one.clone();
+        assert!(one.merge(&two, |_| true));
+        assert!(!one.differs_by_others(&alone), "another node");
+        let before = one.clone();
+        two.free(&[12]);
+        assert!(one.merge(&two, |_| true) && one.differs_by_others(&before));
+        let before = one.clone();
+        one.migrating.insert(3, id('b'));
+        assert!(!one.differs_by_others(&before), "a slot under way");
+        let before = one.clone();
+        two.bump_epoch();
+        assert!(one.merge(&two, |_| true));
+        assert!(!one.differs_by_others(&before), "the highest epoch");
+        let before = one.clone();
+        two.take(&[9]);
+        assert!(one.merge(&two, |_| true));
+        assert!(!one.differs_by_others(&before), "its own claim");
+        assert_eq!(
+            one.ranges().iter().map(|run| (run.0, run.1)).collect::<Vec<_>>(),
+            [(0, 8), (9, 11), (13, 19)]
+        );
+        assert_eq!((one.size(), one.served(), one.leads(), two.leads()), (2, 19, false, true));
     }
 
     #[test]

@@ -16,7 +16,9 @@
 //! Invariants:
 //! 1. A map takes effect while no burst runs, and a burst looks at the map when it begins: so no
 //!    request runs under a map that was replaced.
-//! 2. A map is in its file before it takes effect.
+//! 2. What a node says of itself, which nodes there are, and the highest epoch are in its file
+//!    before they take effect. What others say of themselves comes there within a second, and when
+//!    the server stops: a node that has lost it hears it again.
 //! 3. A request for a slot that is handed over looks whether its keys are there, and runs, under
 //!    one lock ([`Cluster::handover`]), which MIGRATE holds when it removes keys: a key is here or
 //!    there, and no request finds it at neither.
@@ -88,6 +90,8 @@ pub struct ClusterOptions {
 /// The newest map, which may not have taken effect yet.
 struct State {
     map: Arc<Map>,
+    /// Since when the file has not what others say of themselves, in monotonic milliseconds.
+    unsaved_ms: Option<u64>,
     /// Ids of nodes that were forgotten, and when, in Unix milliseconds.
     forgotten: BTreeMap<String, u64>,
 }
@@ -161,7 +165,11 @@ impl Cluster {
         }
         let cluster = Cluster {
             map: Published::new(Arc::new(map.clone())),
-            state: Mutex::new(State { map: Arc::new(map.clone()), forgotten: BTreeMap::new() }),
+            state: Mutex::new(State {
+                map: Arc::new(map.clone()),
+                unsaved_ms: None,
+                forgotten: BTreeMap::new(),
+            }),
             handover: Mutex::default(),
             keys: Arc::default(),
             moving: Moving::default(),
@@ -216,8 +224,8 @@ impl Cluster {
         }
     }
 
-    /// Changes the map: it is in its file and in effect, and the other nodes are being told, when
-    /// this returns.
+    /// Changes the map: it is in its file, as far as invariant 2 wants it, and in effect, and the
+    /// other nodes are being told, when this returns.
     ///
     /// # Errors
     /// Says why `change` refused, or the file could not be written; nothing has changed then.
@@ -232,7 +240,12 @@ impl Cluster {
             let value = change(&mut map)?;
             let has_changed = map != *state.map;
             if has_changed {
-                self.save(&map)?;
+                if map.differs_by_others(&state.map) {
+                    state.unsaved_ms.get_or_insert(service.monotonic_ms());
+                } else {
+                    self.save(&map)?;
+                    state.unsaved_ms = None;
+                }
                 self.lost.note(&state.map, &map);
                 state.map = Arc::new(map);
             }
@@ -325,8 +338,22 @@ impl Cluster {
 
     /// Writes the newest map to its file.
     pub(crate) fn save_again(&self) -> std::result::Result<(), String> {
-        let state = lock(&self.state);
-        self.save(&state.map)
+        let mut state = lock(&self.state);
+        self.save(&state.map)?;
+        state.unsaved_ms = None;
+        Ok(())
+    }
+
+    /// Writes the newest map to its file, if that lacks something since `since_ms` or longer.
+    pub(crate) fn save_late(&self, since_ms: u64) {
+        let mut state = lock(&self.state);
+        if state.unsaved_ms.is_none_or(|unsaved_ms| unsaved_ms > since_ms) {
+            return;
+        }
+        match self.save(&state.map) {
+            Ok(()) => state.unsaved_ms = None,
+            Err(error) => log::warn!("{error}"),
+        }
     }
 
     /// Sends a message to the subscribers of the other nodes.

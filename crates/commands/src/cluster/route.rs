@@ -64,7 +64,7 @@ impl Map {
         if needs_all && self.served() < usize::from(super::slots::SLOTS) {
             return Route::Refuse(DOWN.into());
         }
-        if owner.id == self.me {
+        if self.is_mine(slot) {
             let to = self.migrating.get(&slot).and_then(|id| self.nodes.get(id));
             return match to.filter(|_| !asked.of_channels) {
                 Some(to) => Route::Leaving(format!("ASK {slot} {}", to.address())),

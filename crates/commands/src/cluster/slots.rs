@@ -68,23 +68,51 @@ impl SlotSet {
         self.0.iter().all(|word| *word == 0)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The slots in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..SLOTS).filter(|slot| self.contains(*slot))
+        self.0.iter().enumerate().flat_map(|(at, word)| ones(at, *word))
+    }
+
+    /// The slots that are not in `other`.
+    pub(crate) fn without(&self, other: &SlotSet) -> SlotSet {
+        let mut rest = self.clone();
+        rest.0.iter_mut().zip(other.0.iter()).for_each(|(word, other)| *word &= !other);
+        rest
     }
 
     /// The first slot that is in `other`, too.
     pub(crate) fn first_shared(&self, other: &SlotSet) -> Option<u16> {
-        self.iter().find(|slot| other.contains(*slot))
+        let shared = self.0.iter().zip(other.0.iter()).map(|(word, other)| word & other);
+        let (at, word) = shared.enumerate().find(|(_, word)| *word != 0)?;
+        ones(at, word).next()
+    }
+
+    /// The first slot from `from` on that is in the set if `is_in`, else that is not.
+    fn next(&self, from: u16, is_in: bool) -> Option<u16> {
+        let mut at = usize::from(from) / 64;
+        let mut mask = u64::MAX << (from % 64);
+        while at < WORDS {
+            let word = (if is_in { self.0[at] } else { !self.0[at] }) & mask;
+            if word != 0 {
+                return ones(at, word).next();
+            }
+            (at, mask) = (at + 1, u64::MAX);
+        }
+        None
     }
 
     /// First and last slot of each run of neighbours, in their order.
     pub(crate) fn ranges(&self) -> Vec<(u16, u16)> {
-        let mut ranges: Vec<(u16, u16)> = Vec::new();
-        for slot in self.iter() {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == slot => *last = slot,
-                _ => ranges.push((slot, slot)),
-            }
+        let mut ranges = Vec::new();
+        let mut from = 0;
+        while let Some(first) = self.next(from, true) {
+            let end = self.next(first, false).unwrap_or(SLOTS);
+            ranges.push((first, end - 1));
+            from = end;
         }
         ranges
     }
@@ -122,6 +150,15 @@ impl SlotSet {
     }
 }
 
+/// The slots of word number `at` of a set.
+fn ones(at: usize, mut word: u64) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < 64).then(|| (at * 64) as u16 + bit as u16)
+    })
+}
+
 /// A range as CLUSTER NODES shows it.
 pub(crate) fn range_text((first, last): (u16, u16)) -> String {
     if first == last { first.to_string() } else { format!("{first}-{last}") }
@@ -130,6 +167,8 @@ pub(crate) fn range_text((first, last): (u16, u16)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use silica_base::Prng;
+    use std::collections::BTreeSet;
 
     #[test]
     fn slots_are_those_of_redis() {
@@ -139,6 +178,45 @@ mod tests {
         assert_eq!(slot_of(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
         assert_eq!(slot_of(b"foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
         assert_eq!(slot_of(b""), 0);
+    }
+
+    #[test]
+    fn a_set_is_what_was_put_into_it() {
+        let mut random = Prng::new(40);
+        for round in 0..40_u64 {
+            let (mut set, mut other) = (SlotSet::default(), SlotSet::default());
+            let (mut model, mut of_other) = (BTreeSet::new(), BTreeSet::new());
+            for _ in 0..round {
+                let first = random.below(u64::from(SLOTS)) as u16;
+                let end = first.saturating_add(random.below(300) as u16).min(SLOTS);
+                let is_in = random.below(3) > 0;
+                for slot in first..end {
+                    if is_in {
+                        set.insert(slot);
+                        model.insert(slot);
+                    } else {
+                        set.remove(slot);
+                        model.remove(&slot);
+                    }
+                    if slot % 7 == 0 {
+                        other.insert(slot);
+                        of_other.insert(slot);
+                    }
+                }
+            }
+            assert!(set.iter().eq(model.iter().copied()));
+            assert_eq!((set.len(), set.is_empty()), (model.len(), model.is_empty()));
+            assert_eq!(set.first_shared(&other), model.intersection(&of_other).next().copied());
+            assert!(set.without(&other).iter().eq(model.difference(&of_other).copied()));
+            let mut ranges: Vec<(u16, u16)> = Vec::new();
+            for slot in model {
+                match ranges.last_mut() {
+                    Some((_, last)) if *last + 1 == slot => *last = slot,
+                    _ => ranges.push((slot, slot)),
+                }
+            }
+            assert_eq!(set.ranges(), ranges);
+        }
     }
 
     #[test]

@@ -199,13 +199,17 @@ impl Replication {
 }
 
 impl Service {
-    /// Leaves what the next server on the same store needs to go on in the stream, if it can.
+    /// Leaves what the next server on the same store needs to go on in the stream, if it can, and
+    /// the map of the cluster.
     /// Called when no thread serves anybody any more, and none follows a primary; nothing may be
     /// written afterwards.
     ///
     /// # Errors
     /// Those of syncing the databases and of writing the file: then the next server begins anew.
     pub fn leave_position(&self) -> Result<()> {
+        if let Some(cluster) = &self.cluster {
+            cluster.save_late(u64::MAX);
+        }
         let Some(parting) = self.replication.parting() else { return Ok(()) };
         if !self.libraries.list().is_empty() || !self.keeps_all()? {
             return Ok(());

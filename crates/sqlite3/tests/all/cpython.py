@@ -8,6 +8,7 @@ an error, too, so that the list stays true.
 import importlib
 import itertools
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -60,6 +61,8 @@ def main():
         wrong = run(set())
     for name in sorted(wrong):
         print(f"not as expected: {name}")
+    os.chdir("/")
+    shutil.rmtree(scratch, ignore_errors=True)
     sys.exit(bool(wrong))
 
 

@@ -208,6 +208,36 @@ fn slots_of(server: &Server) -> usize {
     ranges.map(count).sum()
 }
 
+/// What another node says is in the file soon, and not before it takes effect.
+#[test]
+fn what_a_node_hears_is_in_its_file_soon() {
+    let dir = scratch("cluster-hears");
+    let mut nodes = nodes(&dir, 2);
+    assert_eq!(ask(&nodes[0], "CLUSTER ADDSLOTSRANGE 0 16383"), ok());
+    assert_eq!(ask(&nodes[1], &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port)), ok());
+    let id = id(&nodes[0]);
+    let says = |text: String, slots: &str| {
+        text.lines().any(|line| line.contains(&id) && line.ends_with(slots))
+    };
+    let file = dir.join("n1").join("CLUSTER");
+    let kept = || std::fs::read_to_string(&file).expect("the map");
+    until("what was met is kept", || says(kept(), " 0-16383"));
+    assert_eq!(ask(&nodes[0], "CLUSTER DELSLOTS 5"), ok());
+    until("it is heard", || says(bytes(ask(&nodes[1], "CLUSTER NODES")), " 0-4 6-16383"));
+    until("what was heard is kept", || says(kept(), " 0-4,6-16383"));
+    // One that is killed before it was kept hears it again.
+    assert_eq!(ask(&nodes[0], "CLUSTER DELSLOTS 7"), ok());
+    let port = nodes[1].port;
+    nodes.pop().expect("a node").kill();
+    let back = again(&dir, 1, port);
+    until("it hears it again", || says(bytes(ask(&back, "CLUSTER NODES")), " 0-4 6 8-16383"));
+    // A stop keeps all.
+    assert_eq!(ask(&nodes[0], "CLUSTER DELSLOTS 9"), ok());
+    until("it is heard", || says(bytes(ask(&back, "CLUSTER NODES")), " 0-4 6 8 10-16383"));
+    back.stop();
+    assert!(says(kept(), " 0-4,6,8,10-16383"), "{}", kept());
+}
+
 #[test]
 fn a_reshard_that_a_kill_has_ended_is_mended() {
     if !has_tools() {

@@ -183,13 +183,9 @@ pub(crate) fn bumpepoch(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
         reply.error(DISABLED);
         return Ok(());
     };
-    let bumped = cluster.change(keys.service, |map| {
-        let (mine, current) = (map.me().epoch, map.current_epoch());
-        let is_alone = map.nodes.values().filter(|node| node.epoch == current).count() == 1;
-        match mine == current && mine > 0 && is_alone {
-            true => Ok(format!("STILL {mine}")),
-            false => Ok(format!("BUMPED {}", map.bump_epoch())),
-        }
+    let bumped = cluster.change(keys.service, |map| match map.leads() {
+        true => Ok(format!("STILL {}", map.me().epoch)),
+        false => Ok(format!("BUMPED {}", map.bump_epoch())),
     });
     match bumped {
         Ok(text) => reply.simple(&text),
@@ -344,7 +340,7 @@ fn set_owner(keys: &Keyspace<'_>, cluster: &Cluster, slot: u16, id: &str) -> Cha
             }
             return Ok(());
         }
-        if map.importing.contains_key(&slot) {
+        if map.importing.contains_key(&slot) && !map.leads() {
             // Whoever hears of it believes the newer epoch.
             map.bump_epoch();
         }

@@ -2,7 +2,7 @@
 
 use super::{UNKNOWN, cluster_of};
 use crate::burst::Args;
-use crate::cluster::{Cluster, Health, Map, Node, SLOTS, range_text, slot_of};
+use crate::cluster::{Cluster, Health, Map, Node, range_text, slot_of};
 use crate::resp::Cx;
 use crate::service::Service;
 use silica_proto::Reply;
@@ -30,7 +30,7 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     let slots_that_are = |wanted: Health| -> usize {
         let primaries = map.nodes.values().filter(|node| node.primary.is_none());
         let some = primaries.filter(|node| cluster.health(cx.service, &map, node) == wanted);
-        some.map(|node| map.slots_of(node).iter().count()).sum()
+        some.map(|node| map.slots_of(node).len()).sum()
     };
     let (unheard, failed) = (slots_that_are(Health::Unheard), slots_that_are(Health::Failed));
     let lost = cluster.lost.slots().iter().count();
@@ -127,15 +127,7 @@ fn with_replicas<'m>(map: &'m Map, node: &'m Node) -> Vec<&'m Node> {
 pub(crate) fn slots(cx: &mut Cx<'_>, _: Args<'_>) {
     let Some(cluster) = cluster_of(cx) else { return };
     let map = cluster.map();
-    // Neighbours of one owner are one range.
-    let mut ranges: Vec<(u16, u16, &Node)> = Vec::new();
-    for slot in 0..SLOTS {
-        let Some(owner) = map.owner(slot) else { continue };
-        match ranges.last_mut() {
-            Some((_, last, known)) if *last + 1 == slot && known.id == owner.id => *last = slot,
-            _ => ranges.push((slot, slot, owner)),
-        }
-    }
+    let ranges = map.ranges();
     cx.reply.array(ranges.len());
     for (first, last, owner) in ranges {
         // Clients may read from those that have the data and answer.

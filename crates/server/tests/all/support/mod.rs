@@ -490,8 +490,19 @@ impl Client {
 pub(crate) fn script(client: &mut Client, lines: &str) {
     for line in lines.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
         let (ask, want) = line.split_once(" -> ").expect("request -> reply");
-        assert_eq!(client.ask(ask), want, "{ask}");
+        let answer = client.ask(ask);
+        if !is_time_left(ask, &answer, want) {
+            assert_eq!(answer, want, "{ask}");
+        }
     }
+}
+
+/// True if `answer` is what is left of the `want` seconds, some of which have passed on a busy
+/// machine.
+fn is_time_left(ask: &str, answer: &str, want: &str) -> bool {
+    let number = |text: &str| text.strip_prefix(':').and_then(|text| text.parse::<i64>().ok());
+    let Some((left, of)) = number(answer).zip(number(want)) else { return false };
+    ask.starts_with("TTL ") && left > 0 && (of - 20..=of).contains(&left)
 }
 
 pub(crate) fn request(args: &[&[u8]]) -> Vec<u8> {
