@@ -20,11 +20,31 @@ const DIDACACHE: [Drawing; 2] = [
     ),
     drawing("figure-2.12", "SETs by size (figure 2.12), virtual time", "bytes", "SETs a second"),
 ];
-const TURBOHASH: [Drawing; 1] = [drawing(
-    "figure-3.1",
-    "Load factor and buckets of a miss before each growth (figure 3.1)",
-    "growth",
-    "load factor, buckets",
+const TURBOHASH: [Drawing; 3] = [
+    Drawing {
+        metric: "load factor before growth",
+        ..drawing("figure-3.1", "Load factor before each growth (figure 3.1)", "growth", "load")
+    },
+    Drawing {
+        file: "figure-3.1-misses",
+        metric: "buckets of a miss before growth",
+        ..drawing("figure-3.1", "Buckets of a miss before each growth", "growth", "buckets")
+    },
+    Drawing {
+        metric: "when a shard grows",
+        ..drawing(
+            "figure-3.11",
+            "Lines of 256 bytes written by a growth (figure 3.11)",
+            "buckets after it",
+            "lines",
+        )
+    },
+];
+const SPTREE: [Drawing; 1] = [drawing(
+    "figure-4.8",
+    "Media bytes read before the first answer (figure 4.8)",
+    "keys",
+    "of the leaves' bytes",
 )];
 
 fn sheet(rows: Vec<Row>, drawings: &[Drawing]) -> Sheet {
@@ -40,7 +60,7 @@ pub(super) fn didacache(job: &Job<'_>, output: &Output) -> Result<Sheet> {
 /// Both engines on simulated persistent memory.
 pub(super) fn pmem(job: &Job<'_>, output: &Output) -> Result<Sheet> {
     let rows = pmem::rows(pmem::Of::Both, job.scale, job.seed(), &mut progress(output))?;
-    Ok(sheet(rows, &TURBOHASH))
+    Ok(sheet(rows, &[&TURBOHASH[..], &SPTREE].concat()))
 }
 
 /// Figures of chapter 3, TurboHash.
@@ -52,7 +72,7 @@ pub(super) fn turbohash(job: &Job<'_>, output: &Output) -> Result<Sheet> {
 /// Figures of chapter 4, Spot-on and SPTree.
 pub(super) fn sptree(job: &Job<'_>, output: &Output) -> Result<Sheet> {
     let rows = pmem::rows(pmem::Of::SpTree, job.scale, job.seed(), &mut progress(output))?;
-    Ok(sheet(rows, &[]))
+    Ok(sheet(rows, &SPTREE))
 }
 
 /// The paper's file system on flash and on a conventional drive, on the emulator's clock.
