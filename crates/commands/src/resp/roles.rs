@@ -34,6 +34,7 @@ pub(crate) fn debug_log(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 /// DEBUG PROTOCOL: the values that Redis answers, by which libraries of clients are tested.
+#[expect(clippy::approx_constant, reason = "it is what Redis answers")]
 pub(crate) fn debug_protocol(cx: &mut Cx<'_>, args: Args<'_>) {
     let reply = &mut cx.reply;
     match &args.get(2).to_ascii_lowercase()[..] {
