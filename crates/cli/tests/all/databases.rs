@@ -154,3 +154,76 @@ fn a_store_in_memory_is_called_one() {
     assert!(info(&mut served.client()).contains("\r\nmaxmemory_policy:noeviction\r\n"));
     served.stop();
 }
+
+/// Whoever looks into all databases, as exporters do, makes none of them.
+#[test]
+fn reads_of_a_database_that_is_not_there_make_none() {
+    for engine in ["wip", "silt"] {
+        let dir = scratch(&format!("databases-read-{engine}"));
+        let path = dir.join("store");
+        let serve = || Served::start(&["--path", arg(&path), "--engine", engine]);
+        let listed = || silica_ok(&["keyspace", "list", "--path", arg(&path)]);
+        let served = serve();
+        let mut client = served.client();
+        for number in 1..16 {
+            script(&mut client, &format!("SELECT {number} -> OK"));
+            let reads = "GET a -> nil
+                MGET a b -> 2 of them
+                EXISTS a -> 0
+                TTL a -> -2
+                TYPE a -> none
+                LRANGE a 0 -1 -> 0 of them
+                SUNION a b -> 0 of them
+                DBSIZE -> 0
+                KEYS * -> 0 of them
+                SCAN 0 -> 2 of them
+                RANDOMKEY -> nil
+                MULTI -> OK
+                GET a -> QUEUED
+                HGETALL a -> QUEUED
+                EXEC -> 2 of them
+                MOVE a 0 -> 0
+                COPY a b DB 0 -> 0";
+            script(&mut client, reads);
+            info(&mut client);
+        }
+        let nothing = "SELECT 0 -> OK
+            MOVE a 7 -> 0
+            COPY a b DB 7 -> 0
+            MULTI -> OK
+            SELECT 9 -> QUEUED
+            GET a -> QUEUED
+            EXEC -> 2 of them";
+        script(&mut client, nothing);
+        drop(client);
+        served.stop();
+        assert!(!listed().contains("db"), "{engine}: {}", listed());
+
+        let served = serve();
+        let writes = "SELECT 3 -> OK
+            GET a -> nil
+            SET a 1 -> OK
+            GET a -> 1
+            SELECT 4 -> OK
+            MULTI -> OK
+            GET l -> QUEUED
+            RPUSH l 1 -> QUEUED
+            EXEC -> 2 of them
+            SELECT 5 -> OK
+            EVAL redis.call('set',KEYS[1],'2') 1 a -> nil
+            GET a -> 2
+            SELECT 3 -> OK
+            COPY a b DB 6 -> 1
+            SELECT 6 -> OK
+            GET b -> 1";
+        script(&mut served.client(), writes);
+        served.stop();
+        for number in 1..16 {
+            let is_there = (3..7).contains(&number);
+            let name = format!("db{number}");
+            let all = listed();
+            let words = || all.split_ascii_whitespace();
+            assert_eq!(words().any(|word| word == name), is_there, "{engine}: {name} in {all}");
+        }
+    }
+}

@@ -127,6 +127,28 @@ fn who_follows_a_promoted_replica_needs_no_full_synchronisation() {
     must_be_equal(&mut two, &mut three, "behind another history");
 }
 
+/// A replica of Redis removes what has expired when it is told, by whoever is the primary then.
+#[test]
+fn a_promoted_replica_tells_what_expires_of_what_it_was_told() {
+    if !has_redis() {
+        return;
+    }
+    let dir = scratch("replication-promoted-times");
+    let all = chain(&dir, &[Silica, Silica, Redis]);
+    let [mut one, mut two, mut three] = [0, 1, 2].map(|nth| all[nth].client());
+    for line in ["FLUSHALL", "SET a 1 PX 4000", "RPUSH b 1", "PEXPIRE b 4000", "SET c 1"] {
+        ask(&mut one, line);
+    }
+    must_be_equal(&mut one, &mut three, "the third");
+    let full = syncs(&all[1]);
+    ask(&mut two, "REPLICAOF NO ONE");
+    wait_for("the removal of what has expired", || {
+        ask(&mut three, "SELECT 0");
+        ask(&mut three, "DBSIZE") == Reply::Number(1)
+    });
+    assert_eq!(syncs(&all[1]), full, "it went on where it was");
+}
+
 #[test]
 fn what_only_the_old_primary_had_is_dropped() {
     let dir = scratch("replication-old-primary");

@@ -62,9 +62,8 @@ fn file() -> Vec<u8> {
     out
 }
 
-#[test]
-fn nothing_of_a_broken_file_is_seen() {
-    let dir = scratch("replication-cut");
+/// A primary of the script that is returned, and its port.
+fn start() -> (Script, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
     let port = listener.local_addr().expect("it is bound").port();
     let script = Script::default();
@@ -74,6 +73,75 @@ fn nothing_of_a_broken_file_is_seen() {
             let _ = stream.and_then(|stream| serve(stream, &shared));
         }
     });
+    (script, port)
+}
+
+/// The primary's clock is behind, or what it has sent is late: only its own clock counts for what
+/// it changes, the replica's for what readers see.
+#[test]
+fn the_primarys_clock_says_what_it_still_had() {
+    let dir = scratch("replication-clock");
+    let (script, port) = start();
+    let now_ms = || {
+        let passed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        passed.expect("it is after 1970").as_millis() as u64
+    };
+    let over = (now_ms() - 5_000).to_string();
+    let file = file();
+    let mut bytes = format!("+FULLRESYNC {ID} 1000\r\n${}\r\n", file.len()).into_bytes();
+    bytes.extend(&file);
+    for line in [
+        "SELECT 0",
+        "SET kept v PXAT T",
+        "PERSIST kept",
+        "RPUSH list a b",
+        "PEXPIREAT list T",
+        "RENAME list moved",
+        "PERSIST moved",
+        "SET longer v PXAT T",
+        "GETEX longer PXAT 99999999999999",
+        "HSET hash n 1",
+        "PEXPIREAT hash T",
+        "HINCRBY hash n 4",
+        "PERSIST hash",
+        "SET over v PXAT T",
+        // As Redis up to 6.2 counts.
+        "SETEX counted 1000 v",
+        "SET counts v",
+        "EXPIRE counts 1000",
+        "SET end v",
+    ] {
+        let meant = |word: &str| if word == "T" { over.clone() } else { word.to_string() };
+        let words: Vec<String> = line.split(' ').map(meant).collect();
+        bytes.extend(format!("*{}\r\n", words.len()).bytes());
+        words
+            .iter()
+            .for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+    }
+    *script.lock().expect("nobody has panicked") = bytes;
+    let silica = Server::start(&dir.join("replica"), &[]);
+    let mut replica = silica.client();
+    ask(&mut replica, &format!("REPLICAOF 127.0.0.1 {port}"));
+    wait_for("the stream", || try_ask(&mut replica, "EXISTS end") == Reply::Number(1));
+    for key in ["kept", "moved", "longer", "hash", "counted", "counts"] {
+        assert_eq!(ask(&mut replica, &format!("EXISTS {key}")), Reply::Number(1), "{key}");
+    }
+    assert_eq!(ask(&mut replica, "HGET hash n"), Reply::Bytes(Some(b"5".to_vec())));
+    for (line, key) in [("EXISTS over", "over"), ("EXISTS list", "list")] {
+        assert_eq!(ask(&mut replica, line), Reply::Number(0), "{key}");
+    }
+    assert_eq!(ask(&mut replica, "GET over"), Reply::Bytes(None));
+    assert!(!flat(ask(&mut replica, "KEYS *")).contains(&"over".to_string()));
+    for key in ["counted", "counts"] {
+        let Reply::Number(seconds) = ask(&mut replica, &format!("TTL {key}")) else { panic!() };
+        assert!((900..=1000).contains(&seconds), "{key}: {seconds} s");
+    }
+}
+
+#[test]
+fn nothing_of_a_broken_file_is_seen() {
+    let dir = scratch("replication-cut");
+    let (script, port) = start();
     let path = dir.join("replica");
     let silica = Server::start(&path, &[]);
     let mut replica = silica.client();

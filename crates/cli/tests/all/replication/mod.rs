@@ -8,6 +8,7 @@ mod file;
 mod follow;
 mod full;
 mod killed;
+mod late;
 mod load;
 mod proxy;
 mod records;
