@@ -3,6 +3,7 @@
 
 pub(crate) mod across;
 pub(crate) mod cases;
+pub(crate) mod late;
 pub(crate) mod memcached;
 mod sharded;
 pub(crate) mod tls;
