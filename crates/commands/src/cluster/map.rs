@@ -172,7 +172,7 @@ impl Map {
     }
 
     /// True if this node has an epoch above all others.
-    pub(crate) fn leads(&self) -> bool {
+    pub(crate) fn has_highest_epoch(&self) -> bool {
         let (mine, current) = (self.me().epoch, self.current_epoch());
         let count = self.nodes.values().filter(|node| node.epoch == current).count();
         mine == current && mine > 0 && count == 1
@@ -582,7 +582,10 @@ mod tests {
             one.ranges().iter().map(|run| (run.0, run.1)).collect::<Vec<_>>(),
             [(0, 8), (9, 11), (13, 19)]
         );
-        assert_eq!((one.size(), one.served(), one.leads(), two.leads()), (2, 19, false, true));
+        assert_eq!(
+            (one.size(), one.served(), one.has_highest_epoch(), two.has_highest_epoch()),
+            (2, 19, false, true)
+        );
     }
 
     #[test]

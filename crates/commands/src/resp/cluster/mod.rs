@@ -183,7 +183,7 @@ pub(crate) fn bumpepoch(keys: &Keyspace<'_>, _: Args<'_>, reply: &mut Reply<'_>)
         reply.error(DISABLED);
         return Ok(());
     };
-    let bumped = cluster.change(keys.service, |map| match map.leads() {
+    let bumped = cluster.change(keys.service, |map| match map.has_highest_epoch() {
         true => Ok(format!("STILL {}", map.me().epoch)),
         false => Ok(format!("BUMPED {}", map.bump_epoch())),
     });
@@ -340,7 +340,7 @@ fn set_owner(keys: &Keyspace<'_>, cluster: &Cluster, slot: u16, id: &str) -> Cha
             }
             return Ok(());
         }
-        if map.importing.contains_key(&slot) && !map.leads() {
+        if map.importing.contains_key(&slot) && !map.has_highest_epoch() {
             // Whoever hears of it believes the newer epoch.
             map.bump_epoch();
         }
