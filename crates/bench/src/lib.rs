@@ -13,6 +13,7 @@ pub mod figures;
 mod gate;
 mod generator;
 mod index;
+mod laps;
 pub mod memory;
 mod overhead;
 pub mod palette;

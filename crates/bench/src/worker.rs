@@ -9,6 +9,7 @@ use crate::answers::{Answers, Checker, Expected, Origin};
 use crate::distribution::Chooser;
 use crate::gate::{Gate, Part};
 use crate::generator::mix;
+use crate::laps::{self, Lap, SAMPLE_EVERY};
 use crate::plan::Plan;
 use crate::target::{Abilities, Session, Target, recycled};
 use crate::trace::{Trace, TracePart};
@@ -126,21 +127,8 @@ pub(crate) struct Role {
 
 /// Calls that take less, in nanoseconds, are not all timed one by one.
 const SAMPLED_BELOW: u64 = 1000;
-/// One of this many quick calls is timed by itself.
-const SAMPLE_EVERY: usize = 64;
-/// Calls that were timed together and took longer, in nanoseconds, hide one that waited; it is
-/// counted as if it had taken all of the time.
-const STALL: u64 = 20_000;
 /// A pause is slept through up to so long before its end, the rest is waited for.
 const WAKE_BEFORE: Duration = Duration::from_micros(80);
-
-/// Bursts that were timed together.
-#[derive(Debug, Clone, Copy)]
-struct Lap {
-    first: usize,
-    bursts: usize,
-    nanos: u64,
-}
 
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
@@ -151,6 +139,8 @@ pub(crate) struct Worker<'a> {
     answers: Answers,
     checker: Checker<'a>,
     laps: Vec<Lap>,
+    /// What is sorted of a window; kept for its allocation.
+    lone_laps: Vec<u64>,
     /// What a call took in the window before, in nanoseconds.
     call_nanos: u64,
     /// Empty between two windows; kept for their allocations.
@@ -255,6 +245,7 @@ impl<'a> Worker<'a> {
             answers: Answers::of(plan),
             checker: Checker { plan, expected, scratch: Vec::with_capacity(scratch_bytes(plan)) },
             laps: Vec::with_capacity(most),
+            lone_laps: Vec::with_capacity(most),
             call_nanos: u64::MAX,
             key_refs: Vec::with_capacity(most),
             entry_refs: Vec::with_capacity(most),
@@ -428,27 +419,15 @@ impl<'a> Worker<'a> {
     }
 
     fn record_latencies(&mut self) {
-        let mut stands_for = 0;
-        for lap in self.laps.iter().rev() {
-            let bursts = &self.window.bursts[lap.first..lap.first + lap.bursts];
-            let operations: u64 = bursts.iter().map(|burst| burst.count as u64).sum();
-            // A call that was timed alone stands for those behind it that were not.
-            let count = match lap.bursts {
-                1 => operations + take(&mut stands_for),
-                _ if lap.nanos > STALL => {
-                    stands_for = operations - 1;
-                    1
-                }
-                _ => {
-                    stands_for = operations;
-                    continue;
-                }
-            };
-            self.tally.latencies.record_many(lap.nanos, count);
-            if bursts.iter().all(|burst| burst.kind.is_get()) {
-                self.tally.read_latencies.record_many(lap.nanos, count);
+        let bursts = |lap: &Lap| &self.window.bursts[lap.first..lap.first + lap.bursts];
+        let operations = |lap: &Lap| bursts(lap).iter().map(|burst| burst.count as u64).sum();
+        let tally = &mut self.tally;
+        laps::count(&self.laps, &mut self.lone_laps, operations, |lap, nanos, count| {
+            tally.latencies.record_many(nanos, count);
+            if bursts(lap).iter().all(|burst| burst.kind.is_get()) {
+                tally.read_latencies.record_many(nanos, count);
             }
-        }
+        });
     }
 
     /// Keys that were deleted last must be gone, where nothing puts them again.
