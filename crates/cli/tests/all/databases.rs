@@ -183,7 +183,13 @@ fn reads_of_a_database_that_is_not_there_make_none() {
                 HGETALL a -> QUEUED
                 EXEC -> 2 of them
                 MOVE a 0 -> 0
-                COPY a b DB 0 -> 0";
+                COPY a b DB 0 -> 0
+                WATCH a b -> OK
+                MULTI -> OK
+                GET a -> QUEUED
+                EXEC -> 1 of them
+                WATCH a -> OK
+                UNWATCH -> OK";
             script(&mut client, reads);
             info(&mut client);
         }
@@ -193,8 +199,18 @@ fn reads_of_a_database_that_is_not_there_make_none() {
             MULTI -> OK
             SELECT 9 -> QUEUED
             GET a -> QUEUED
-            EXEC -> 2 of them";
+            EXEC -> 2 of them
+            SELECT 8 -> OK
+            WATCH a -> OK
+            SELECT 9 -> OK
+            MULTI -> OK
+            GET a -> QUEUED
+            EXEC -> 1 of them
+            MIGRATE 127.0.0.1 1 a 0 100 -> NOKEY";
         script(&mut client, nothing);
+        script(&mut client, "SELECT 10 -> OK");
+        let statement: [&[u8]; 3] = [b"SILICA.SQL", b"books", b"CREATE TABLE t (a)"];
+        client.ask(&statement).expect("a table in a database of SQL");
         drop(client);
         served.stop();
         assert!(!listed().contains("db"), "{engine}: {}", listed());
@@ -215,11 +231,18 @@ fn reads_of_a_database_that_is_not_there_make_none() {
             SELECT 3 -> OK
             COPY a b DB 6 -> 1
             SELECT 6 -> OK
-            GET b -> 1";
+            GET b -> 1
+            SELECT 7 -> OK
+            WATCH a -> OK
+            SET a 1 -> OK
+            DEL a -> 1
+            MULTI -> OK
+            GET a -> QUEUED
+            EXEC -> 0 of them";
         script(&mut served.client(), writes);
         served.stop();
         for number in 1..16 {
-            let is_there = (3..7).contains(&number);
+            let is_there = (3..8).contains(&number);
             let name = format!("db{number}");
             let all = listed();
             let words = || all.split_ascii_whitespace();

@@ -192,10 +192,7 @@ impl Executor {
 pub(super) fn needs_database((inputs, outputs): (&[Input], &[Output]), db: usize) -> bool {
     inputs.iter().zip(outputs).any(|(input, output)| {
         let mut next = input.requests[output.next..output.limit().max(output.next)].iter();
-        next.any(|request| {
-            let is_odd = matches!(request.run, Run::Watch(_) | Run::Sql(..) | Run::Apart(_));
-            usize::from(request.db) == db && (is_odd || may_write(input, request))
-        })
+        next.any(|request| usize::from(request.db) == db && may_write(input, request))
     })
 }
 
@@ -203,6 +200,8 @@ pub(super) fn needs_database((inputs, outputs): (&[Input], &[Output]), db: usize
 fn may_write(input: &Input, request: &Request) -> bool {
     match request.run {
         Run::Script(..) => true,
+        // A statement opens what it names.
+        Run::Sql(..) => false,
         Run::Transaction(number) | Run::AcrossTransaction(number) => {
             let queued = &input.transactions[number].input;
             queued.requests.iter().any(|request| may_write(queued, request))
