@@ -39,6 +39,19 @@ impl Shared {
         self.config.durability == Durability::Synced && self.config.loops > 1
     }
 
+    /// How many bursts that write a loop may have under way.
+    pub(crate) fn write_bursts_max(&self) -> usize {
+        let workers = self.pools.workers_of_loop();
+        match self.config.agreement {
+            // What comes while the members agree about one grows into the next: several would be
+            // small, and each costs threads that wake each other.
+            Some(_) => 1,
+            // Those that wait for a sync have no worker.
+            None if self.shares_syncs() => 2 * workers,
+            None => workers,
+        }
+    }
+
     /// True if the loops that own partitions serve datagrams themselves.
     pub(crate) fn loops_take_datagrams(&self) -> bool {
         let engine = self.service.databases.opened(0);

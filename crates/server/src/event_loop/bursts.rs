@@ -146,9 +146,7 @@ impl EventLoop {
         self.read_at_hand();
         // While as many are under way as workers can share, the next burst goes on growing.
         let in_flight_max = self.shared.pools.workers_of_loop();
-        // Those that wait for a sync have no worker.
-        let factor = if self.shared.shares_syncs() { 2 } else { 1 };
-        let writes_max = factor * in_flight_max;
+        let writes_max = self.shared.write_bursts_max();
         let bursts = &mut self.bursts;
         let reads = take(&mut bursts.left, &mut bursts.reads_in_flight, in_flight_max);
         let writes = take(&mut bursts.writes, &mut bursts.writes_in_flight, writes_max);
