@@ -7,6 +7,8 @@ mod dump;
 mod functions;
 mod import;
 mod library;
+mod lint;
+mod plan;
 mod regexp;
 mod shell;
 mod show;

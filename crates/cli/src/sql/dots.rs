@@ -2,6 +2,7 @@
 
 use super::dump::dump;
 use super::import::{Import, import};
+use super::plan::Shown;
 use super::shell::{Shell, open_backup};
 use super::sink::Target;
 use super::{Mode, failed, words};
@@ -24,11 +25,13 @@ const HELP: &[(&str, &str)] = &[
     (".databases", "list the attached databases"),
     (".dump [TABLE]", "write the statements that make the database, or one table"),
     (".echo on|off", "write statements before their results"),
+    (".eqp on|off|full", "write the plan before a statement's rows; full: its program, too"),
     (".exit", "leave"),
     (".headers on|off", "write the columns' names above the rows"),
     (".help", "list these"),
     (".import [--csv|--tabs] [--skip N] FILE TABLE", "read a file; a missing table is made"),
     (".indexes [TABLE]", "list the indexes"),
+    (".lint fkey-indexes", "write indexes that foreign keys lack"),
     (".mode MODE [TABLE]", "how rows are shown; the table is that of insert"),
     (".nullvalue TEXT", "what NULL is shown as"),
     (".once FILE", "write what comes next to a file"),
@@ -44,11 +47,16 @@ const HELP: &[(&str, &str)] = &[
     (".separator COLUMN [ROW]", "what stands between columns, and behind rows"),
     (".shell COMMAND", "run a command of the system"),
     (".show", "list the settings"),
+    (".stats on|off", "write what each statement took"),
     (".tables [PATTERN]", "list the tables"),
     (".timeout MS", "how long a statement waits for another writer"),
     (".timer on|off", "write how long each statement takes"),
     (".version", "write the versions of Silica and of its SQLite"),
+    (".width N...", "widths of columns; 0: as wide as their cells, negative: cells at the right"),
 ];
+
+/// Characters of a column at most: a row is padded to them.
+const WIDTH_MAX: u64 = 10_000;
 
 /// Other names that people know.
 const ALIASES: &[(&str, &str)] = &[(".indices", ".indexes"), (".system", ".shell")];
@@ -141,6 +149,7 @@ impl Dots {
             ".open" => shell.turn_to(Path::new(needs("FILE")?), shell.opening)?,
             ".import" => Self::import(shell, &given, output)?,
             ".parameter" => Self::parameter(shell, &given, output)?,
+            ".lint" => Self::lint(shell, first, output)?,
             ".print" => shell_line(shell, &given.join(" "), output)?,
             ".shell" => Self::system(line)?,
             ".cd" => {
@@ -176,6 +185,26 @@ impl Dots {
             ".echo" => shell.echoes = is_on(first)?,
             ".headers" => shell.style.headers = Some(is_on(first)?),
             ".timer" => shell.has_timer = is_on(first)?,
+            ".stats" => shell.shows_work = is_on(first)?,
+            ".eqp" => {
+                shell.plans = match first {
+                    Some("full") => Shown::Program,
+                    word => match is_on(word) {
+                        Ok(true) => Shown::Plan,
+                        Ok(false) => Shown::Nothing,
+                        Err(_) => return Err(misused("say on, off or full")),
+                    },
+                };
+            }
+            ".width" => {
+                let widths: std::result::Result<Vec<i64>, _> =
+                    given.iter().map(|word| word.parse()).collect();
+                let Ok(widths) = widths else { return Err(misused(".width needs numbers")) };
+                if widths.iter().any(|width| width.unsigned_abs() > WIDTH_MAX) {
+                    return Err(misused(format!("a column has at most {WIDTH_MAX} characters")));
+                }
+                shell.style.widths = widths;
+            }
             ".nullvalue" => shell.style.null = first.unwrap_or_default().to_string(),
             ".separator" => {
                 let separator = first.ok_or_else(|| misused(".separator needs a text"))?;
@@ -205,15 +234,24 @@ impl Dots {
         let style = &shell.style;
         let mode = style.mode.to_possible_value();
         let mode = mode.map_or(String::new(), |mode| mode.get_name().to_string());
+        let widths: Vec<String> = style.widths.iter().map(i64::to_string).collect();
+        let eqp = match shell.plans {
+            Shown::Nothing => "off",
+            Shown::Plan => "on",
+            Shown::Program => "full",
+        };
         let settings = [
             ("bail", on_or_off(!shell.goes_on).to_string()),
             ("changes", on_or_off(shell.shows_changes).to_string()),
             ("echo", on_or_off(shell.echoes).to_string()),
+            ("eqp", eqp.to_string()),
             ("headers", on_or_off(style.has_headers()).to_string()),
             ("mode", mode),
             ("nullvalue", format!("{:?}", style.null)),
             ("separator", format!("{:?} {:?}", style.separator(), style.row_end())),
+            ("stats", on_or_off(shell.shows_work).to_string()),
             ("timer", on_or_off(shell.has_timer).to_string()),
+            ("width", widths.join(" ")),
         ];
         let mut sink = shell.sink(output);
         for (name, value) in settings {
@@ -228,6 +266,16 @@ impl Dots {
             sink.line(format!("{command:32} {what}"))?;
         }
         sink.line(format!("{:32} {}", "Modes:", modes()))?;
+        sink.finish()
+    }
+
+    fn lint(shell: &mut Shell, what: Option<&str>, output: &mut Output) -> Result<()> {
+        if !what.is_some_and(|what| "fkey-indexes".starts_with(what)) {
+            return Err(misused(".lint needs fkey-indexes"));
+        }
+        let Shell { sql, target, .. } = shell;
+        let mut sink = super::sink::Sink::new(target.as_mut(), output);
+        super::lint::foreign_keys(sql, &mut sink)?;
         sink.finish()
     }
 

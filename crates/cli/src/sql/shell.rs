@@ -1,6 +1,7 @@
 //! Statements from the command line, a script or a person.
 
 use super::dots::Dots;
+use super::plan::{self, Shown};
 use super::show::{Style, json_of, show};
 use super::sink::{Sink, Target};
 use super::words::is_blank;
@@ -11,7 +12,7 @@ use rustyline::{Config, Editor};
 use serde_json::json;
 use silica::{Error, ErrorKind, Result, Silica};
 use silica_console::{Global, Output, is_unread, signals};
-use silica_sql::sql::{Sql, Value, is_complete};
+use silica_sql::sql::{Answers, Sql, Value, is_complete};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,10 @@ pub(crate) struct Shell {
     pub(super) opening: Opening,
     pub(super) style: Style,
     pub(super) has_timer: bool,
+    /// What is written of plans before rows.
+    pub(super) plans: Shown,
+    /// What a statement took is written behind it.
+    pub(super) shows_work: bool,
     /// Statements and commands are written before their results.
     pub(super) echoes: bool,
     /// What a statement has changed is written behind it.
@@ -151,6 +156,8 @@ impl Shell {
             opening,
             style,
             has_timer: false,
+            plans: Shown::Nothing,
+            shows_work: false,
             echoes: false,
             shows_changes: false,
             goes_on: false,
@@ -314,8 +321,15 @@ impl Shell {
         if self.echoes {
             sink.line(text[..used].trim())?;
         }
+        if self.plans != Shown::Nothing && statement.answers() == Answers::Data {
+            plan::explain(&self.sql, &text[..used], self.plans, &mut sink)?;
+        }
         show(&mut statement, &self.style, &mut sink)?;
+        let work = statement.work();
         drop(statement);
+        if self.shows_work {
+            plan::show_work(work, &mut sink)?;
+        }
         if self.shows_changes {
             let (changes, total) = (self.sql.changes(), self.sql.total_changes());
             sink.line(format!("changes: {changes}   total_changes: {total}"))?;

@@ -1,9 +1,9 @@
 //! Rows as people and programs read them.
 
 use super::sink::Sink;
-use super::{Mode, failed};
+use super::{Mode, failed, plan};
 use silica::Result;
-use silica_sql::sql::{Statement, Value, ValueRef};
+use silica_sql::sql::{Answers, Statement, Value, ValueRef};
 use std::fmt::Write;
 
 /// Rows of a box that are measured together: a longer result is several boxes.
@@ -22,12 +22,15 @@ pub(super) struct Style {
     pub(super) null: String,
     /// The table of `.mode insert`.
     pub(super) table: String,
+    /// Widths of columns in modes that draw tables; 0 as wide as their cells, negative for cells
+    /// at the right.
+    pub(super) widths: Vec<i64>,
 }
 
 impl Style {
     pub(super) fn new(mode: Mode, headers: Option<bool>) -> Self {
         let (null, table) = (String::new(), "table".to_string());
-        Style { mode, headers, separator: None, row_end: None, null, table }
+        Style { mode, headers, separator: None, row_end: None, null, table, widths: Vec::new() }
     }
 
     pub(super) fn has_headers(&self) -> bool {
@@ -43,6 +46,11 @@ impl Style {
             _ => "|",
         };
         self.separator.as_deref().unwrap_or(of_mode)
+    }
+
+    /// True in modes that people read: programs want the rows of a plan.
+    fn draws_plans(&self) -> bool {
+        matches!(self.mode, Mode::Box | Mode::Table | Mode::Markdown | Mode::Column | Mode::List)
     }
 
     pub(super) fn row_end(&self) -> &str {
@@ -64,6 +72,10 @@ pub(super) fn show(
     sink: &mut Sink<'_>,
 ) -> Result<()> {
     let columns = statement.columns();
+    if statement.answers() == Answers::Plan && style.draws_plans() {
+        let drawn = plan::show(statement, sink);
+        return drawn.and(sink.finish());
+    }
     if columns.is_empty() {
         while statement.step().map_err(failed)? {}
         return Ok(());
@@ -253,7 +265,7 @@ fn tables(
             rows.push((0..columns.len()).map(cell).collect());
         }
         if !rows.is_empty() {
-            sink.raw(ruled(columns, &rows, style.mode, style.has_headers()).as_bytes())?;
+            sink.raw(ruled(columns, &rows, style).as_bytes())?;
         }
     }
     Ok(())
@@ -292,46 +304,99 @@ fn rules(mode: Mode) -> Rules {
     }
 }
 
-fn ruled(
-    columns: &[String],
-    rows: &[Vec<(String, bool)>],
+/// A cell in lines of at most `width` characters.
+fn wrapped(cell: &str, width: usize) -> Vec<String> {
+    let characters: Vec<char> = cell.chars().collect();
+    match characters.is_empty() {
+        true => vec![String::new()],
+        false => characters.chunks(width.max(1)).map(|part| part.iter().collect()).collect(),
+    }
+}
+
+/// Puts rows into the lines of a table.
+struct Ruler<'a> {
     mode: Mode,
-    has_headers: bool,
-) -> String {
-    let widths: Vec<usize> = (0..columns.len())
-        .map(|at| {
+    asked: &'a [i64],
+    widths: Vec<usize>,
+    text: String,
+}
+
+impl<'a> Ruler<'a> {
+    fn new(columns: &[String], rows: &[Vec<(String, bool)>], style: &'a Style) -> Self {
+        // A bar of Markdown cannot go on in the next line.
+        let asked: &[i64] = if style.mode == Mode::Markdown { &[] } else { &style.widths };
+        let width_of = |at: usize| {
             let of_rows = rows.iter().map(|row| width(&row[at].0));
-            of_rows.chain([width(&columns[at])]).max().unwrap_or(0)
-        })
-        .collect();
-    let Rules { above, middle, below, around: [left, between, right] } = rules(mode);
-    let mut text = String::new();
-    let rule = |text: &mut String, [left, fill, cross, right]: [&str; 4]| {
-        let parts: Vec<String> = widths.iter().map(|width| fill.repeat(*width)).collect();
-        writeln!(text, "{left}{}{right}", parts.join(cross)).expect("a string takes all");
-    };
-    let line = |text: &mut String, cells: Vec<String>| {
-        let line = format!("{left}{}{right}", cells.join(between));
-        writeln!(text, "{}", line.trim_end()).expect("a string takes all");
-    };
-    let padded = |cell: &str, at: usize, is_number: bool| {
-        let fill = " ".repeat(widths[at] - width(cell));
-        // In Markdown a bar within a cell would end it.
-        let cell = if mode == Mode::Markdown { cell.replace('|', "\\|") } else { cell.to_string() };
-        if is_number { format!("{fill}{cell}") } else { format!("{cell}{fill}") }
-    };
-    above.into_iter().for_each(|above| rule(&mut text, above));
-    if has_headers {
-        let names = columns.iter().enumerate().map(|(at, name)| padded(name, at, false));
-        line(&mut text, names.collect());
-        rule(&mut text, middle);
+            match asked.get(at) {
+                Some(&asked) if asked != 0 => asked.unsigned_abs() as usize,
+                _ => of_rows.chain([width(&columns[at])]).max().unwrap_or(0),
+            }
+        };
+        let widths = (0..columns.len()).map(width_of).collect();
+        Ruler { mode: style.mode, asked, widths, text: String::new() }
     }
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(at, (cell, number))| padded(cell, at, *number));
-        line(&mut text, cells.collect());
+
+    fn rule(&mut self, [left, fill, cross, right]: [&str; 4]) {
+        let parts: Vec<String> = self.widths.iter().map(|width| fill.repeat(*width)).collect();
+        writeln!(self.text, "{left}{}{right}", parts.join(cross)).expect("a string takes all");
     }
-    below.into_iter().for_each(|below| rule(&mut text, below));
-    text
+
+    /// One line of a row.
+    fn line(&mut self, cells: &[(&str, bool)], [left, between, right]: [&str; 3]) {
+        let padded = cells.iter().enumerate().map(|(at, (cell, is_number))| {
+            let fill = " ".repeat(self.widths[at].saturating_sub(width(cell)));
+            let is_right = *is_number || self.asked.get(at).is_some_and(|asked| *asked < 0);
+            // In Markdown a bar within a cell would end it.
+            let cell = match self.mode {
+                Mode::Markdown => cell.replace('|', "\\|"),
+                _ => (*cell).to_string(),
+            };
+            if is_right { format!("{fill}{cell}") } else { format!("{cell}{fill}") }
+        });
+        let line = format!("{left}{}{right}", padded.collect::<Vec<_>>().join(between));
+        writeln!(self.text, "{}", line.trim_end()).expect("a string takes all");
+    }
+
+    /// A row, in as many lines as its longest cell needs.
+    fn row<'c>(&mut self, cells: impl Iterator<Item = (&'c str, bool)>, around: [&str; 3]) {
+        let cells: Vec<(Vec<String>, bool)> = cells
+            .enumerate()
+            .map(|(at, (cell, is_number))| (wrapped(cell, self.widths[at]), is_number))
+            .collect();
+        let lines = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(1);
+        for number in 0..lines {
+            let of_line: Vec<(&str, bool)> = cells
+                .iter()
+                .map(|(lines, is_number)| {
+                    (lines.get(number).map_or("", String::as_str), *is_number)
+                })
+                .collect();
+            self.line(&of_line, around);
+        }
+    }
+}
+
+fn ruled(columns: &[String], rows: &[Vec<(String, bool)>], style: &Style) -> String {
+    let Rules { above, middle, below, around } = rules(style.mode);
+    let mut ruler = Ruler::new(columns, rows, style);
+    above.into_iter().for_each(|above| ruler.rule(above));
+    if style.has_headers() {
+        ruler.row(columns.iter().map(|name| (name.as_str(), false)), around);
+        ruler.rule(middle);
+    }
+    let is_long = |row: &Vec<(String, bool)>| {
+        row.iter().zip(&ruler.widths).any(|((cell, _), most)| width(cell) > *most)
+    };
+    // Where rows have several lines, rules tell them apart.
+    let is_ruled = below.is_some() && rows.iter().any(is_long);
+    for (number, row) in rows.iter().enumerate() {
+        if is_ruled && number > 0 {
+            ruler.rule(middle);
+        }
+        ruler.row(row.iter().map(|(cell, is_number)| (cell.as_str(), *is_number)), around);
+    }
+    below.into_iter().for_each(|below| ruler.rule(below));
+    ruler.text
 }
 
 #[cfg(test)]
@@ -353,16 +418,40 @@ mod tests {
 │ 20 │ abcde │
 └────┴───────┘
 ";
-        assert_eq!(ruled(&columns, &rows, Mode::Box, true), expected);
+        assert_eq!(ruled(&columns, &rows, &Style::new(Mode::Box, Some(true))), expected);
         let expected = "\
 | n  | name  |
 |----|-------|
 |  1 | é     |
 | 20 | abcde |
 ";
-        assert_eq!(ruled(&columns, &rows, Mode::Markdown, true), expected);
+        assert_eq!(ruled(&columns, &rows, &Style::new(Mode::Markdown, Some(true))), expected);
         let expected = " 1  é\n20  abcde\n";
-        assert_eq!(ruled(&columns, &rows, Mode::Column, false), expected);
+        assert_eq!(ruled(&columns, &rows, &Style::new(Mode::Column, Some(false))), expected);
+    }
+
+    #[test]
+    fn a_cell_goes_on_below_where_a_width_was_set() {
+        let columns = ["a".to_string(), "b".to_string()];
+        let rows = [
+            vec![("hello world".into(), false), ("x".into(), false)],
+            vec![("ab".into(), false), ("12345".into(), true)],
+        ];
+        let widths = vec![5, -4];
+        let style = Style { widths, ..Style::new(Mode::Box, Some(true)) };
+        let expected = "\
+┌───────┬──────┐
+│ a     │    b │
+├───────┼──────┤
+│ hello │    x │
+│  worl │      │
+│ d     │      │
+├───────┼──────┤
+│ ab    │ 1234 │
+│       │    5 │
+└───────┴──────┘
+";
+        assert_eq!(ruled(&columns, &rows, &style), expected);
     }
 
     #[test]

@@ -126,6 +126,62 @@ fn reals_are_shown_as_sqlite_makes_text_of_them() {
 }
 
 #[test]
+fn plans_and_what_a_statement_took_are_shown_where_somebody_asks() {
+    let directory = scratch("sql-plans");
+    let app = directory.join("app.db");
+    shown(&app, "CREATE TABLE t (a INTEGER PRIMARY KEY, b);\nINSERT INTO t VALUES (1, 2);\n");
+    let plan = "EXPLAIN QUERY PLAN SELECT b FROM t UNION ALL SELECT b FROM t WHERE a = 1;\n";
+    let tree = "QUERY PLAN\n`--COMPOUND QUERY\n   |--LEFT-MOST SUBQUERY\n   |  `--SCAN t\n   \
+                `--UNION ALL\n      `--SEARCH t USING INTEGER PRIMARY KEY (rowid=?)\n";
+    assert_eq!(shown(&app, plan), tree);
+    assert!(shown(&app, &format!(".mode csv\n{plan}")).contains(",COMPOUND QUERY"));
+    let search = "QUERY PLAN\n`--SEARCH t USING INTEGER PRIMARY KEY (rowid=?)\n";
+    let asked = "SELECT b FROM t WHERE a = 1;\n";
+    let expected = format!("{search}2\n2\n");
+    assert_eq!(shown(&app, &format!(".eqp on\n{asked}.eqp off\n{asked}")), expected);
+    let full = shown(&app, &format!(".eqp full\n{asked}"));
+    assert!(full.starts_with(search) && full.contains("Init") && full.ends_with("\n2\n"), "{full}");
+    // The statement before runs its effect once, and changes what it is to.
+    let written = ".eqp on\nUPDATE t SET b = b + 1 WHERE a = 1;\n.eqp off\nSELECT b FROM t;\n";
+    assert_eq!(shown(&app, written), format!("{search}3\n"));
+    let stats = shown(&app, ".stats on\nSELECT * FROM t, t AS u ORDER BY u.b;\n");
+    assert!(stats.contains("Sorts:") && stats.contains("Steps of full scans:"), "{stats}");
+    let sorts = stats.lines().find(|line| line.starts_with("Sorts:")).expect("a line");
+    assert!(sorts.ends_with(" 1"), "{stats}");
+    let words = complaint(&app, ".eqp maybe\n");
+    assert!(words.contains("on, off or full"), "{words}");
+}
+
+#[test]
+fn a_column_has_the_width_that_was_set() {
+    let directory = scratch("sql-width");
+    let app = directory.join("app.db");
+    let rows = ".mode column\n.width 3 -4\nSELECT 'abcdef' AS a, 'x' AS b;\n";
+    assert_eq!(shown(&app, rows), "a       b\n---  ----\nabc     x\ndef\n");
+    assert!(complaint(&app, ".width a\n").contains("numbers"));
+    assert!(complaint(&app, ".width 99999999999\n").contains("at most"));
+}
+
+#[test]
+fn indexes_that_foreign_keys_lack_are_named() {
+    let directory = scratch("sql-lint");
+    let app = directory.join("app.db");
+    let tables = "CREATE TABLE p (a PRIMARY KEY, b UNIQUE);
+        CREATE TABLE q (m, n, PRIMARY KEY (m, n)) WITHOUT ROWID;
+        CREATE TABLE c (x REFERENCES p (a), y REFERENCES p (b));
+        CREATE INDEX i ON c (y);
+        CREATE TABLE \"d d\" (k PRIMARY KEY, l, FOREIGN KEY (k, l) REFERENCES q) WITHOUT ROWID;
+        CREATE TABLE e (k, l, FOREIGN KEY (l, k) REFERENCES q (m, n));\n";
+    shown(&app, tables);
+    let expected =
+        "CREATE INDEX c_x ON c(x); --> p(a)\nCREATE INDEX e_l_k ON e(l, k); --> q(m, n)\n";
+    assert_eq!(shown(&app, ".lint fkey-indexes\n"), expected);
+    let indexes: String = expected.lines().map(|line| format!("{line}\n")).collect();
+    shown(&app, &indexes);
+    assert_eq!(shown(&app, ".lint fkey-indexes\n"), "");
+}
+
+#[test]
 fn rows_are_shown_in_every_mode() {
     let directory = scratch("sql-modes");
     let app = directory.join("app.db");

@@ -25,10 +25,11 @@ mod hooks;
 mod row;
 mod sys;
 mod value;
+mod work;
 
 pub use hooks::Untrusted;
-
 pub use value::{Value, ValueRef};
+pub use work::{Answers, Work};
 
 use crate::database::Database;
 use crate::in_store::{self, Ticket};

@@ -42,6 +42,11 @@ pub(super) const UTF8: u8 = 1;
 pub(super) const DETERMINISTIC: c_int = 0x800;
 
 pub(super) const OK: c_int = 0;
+pub(super) const FULL_SCAN_STEPS: c_int = 1;
+pub(super) const SORTS: c_int = 2;
+pub(super) const AUTOMATIC_INDEX_ROWS: c_int = 3;
+pub(super) const MACHINE_STEPS: c_int = 4;
+pub(super) const STATEMENT_BYTES: c_int = 99;
 pub(super) const ROW: c_int = 100;
 pub(super) const DONE: c_int = 101;
 
@@ -219,6 +224,10 @@ unsafe extern "C" {
     pub(super) fn clear_bindings(statement: *mut Statement) -> c_int;
     #[link_name = "silica_sqlite3_stmt_readonly"]
     pub(super) fn stmt_readonly(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_stmt_isexplain"]
+    pub(super) fn stmt_isexplain(statement: *mut Statement) -> c_int;
+    #[link_name = "silica_sqlite3_stmt_status"]
+    pub(super) fn stmt_status(statement: *mut Statement, what: c_int, resets: c_int) -> c_int;
     #[link_name = "silica_sqlite3_bind_parameter_count"]
     pub(super) fn bind_parameter_count(statement: *mut Statement) -> c_int;
     #[link_name = "silica_sqlite3_bind_parameter_name"]
