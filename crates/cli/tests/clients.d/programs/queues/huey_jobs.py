@@ -7,7 +7,8 @@ import huey
 from parts import URL, expected, must_have_run, ran, worker
 
 JOBS = 1_000
-queue = huey.RedisHuey("jobs", url=URL)
+# Else whoever waits for a result may get the error of a run that is followed by another.
+queue = huey.RedisHuey("jobs", url=URL, store_intermediate_errors=False)
 
 
 @queue.task()
