@@ -18,8 +18,8 @@ impl Served {
     }
 
     fn client(&self) -> Client {
-        let address = self.1.split(" on ").last().expect("an address");
-        let port = address.split(' ').next().unwrap().rsplit(':').next().unwrap();
+        let port = self.1.split(" on 127.0.0.1:").last().expect("an address");
+        let port = port.split(' ').next().unwrap();
         Client::connect(port.parse().expect("a port")).unwrap()
     }
 
@@ -155,6 +155,80 @@ fn a_store_in_memory_is_called_one() {
     served.stop();
 }
 
+/// Reads of a database that has nothing, and moves out of it.
+const READS: &str = "GET a -> nil
+    MGET a b -> 2 of them
+    EXISTS a -> 0
+    TTL a -> -2
+    TYPE a -> none
+    LRANGE a 0 -1 -> 0 of them
+    SUNION a b -> 0 of them
+    DBSIZE -> 0
+    KEYS * -> 0 of them
+    SCAN 0 -> 2 of them
+    RANDOMKEY -> nil
+    MULTI -> OK
+    GET a -> QUEUED
+    HGETALL a -> QUEUED
+    EXEC -> 2 of them
+    MOVE a 0 -> 0
+    COPY a b DB 0 -> 0
+    WATCH a b -> OK
+    MULTI -> OK
+    GET a -> QUEUED
+    EXEC -> 1 of them
+    WATCH a -> OK
+    UNWATCH -> OK";
+/// Moves into a database, and a transaction in one, of which nothing comes.
+const NOTHING: &str = "SELECT 0 -> OK
+    MOVE a 7 -> 0
+    COPY a b DB 7 -> 0
+    MULTI -> OK
+    SELECT 9 -> QUEUED
+    GET a -> QUEUED
+    EXEC -> 2 of them
+    SELECT 8 -> OK
+    WATCH a -> OK
+    SELECT 9 -> OK
+    MULTI -> OK
+    GET a -> QUEUED
+    EXEC -> 1 of them
+    MIGRATE 127.0.0.1 1 a 0 100 -> NOKEY";
+/// Writes into the databases 3 to 7.
+const WRITES: &str = "SELECT 3 -> OK
+    GET a -> nil
+    SET a 1 -> OK
+    GET a -> 1
+    SELECT 4 -> OK
+    MULTI -> OK
+    GET l -> QUEUED
+    RPUSH l 1 -> QUEUED
+    EXEC -> 2 of them
+    SELECT 5 -> OK
+    EVAL redis.call('set',KEYS[1],'2') 1 a -> nil
+    GET a -> 2
+    SELECT 3 -> OK
+    COPY a b DB 6 -> 1
+    SELECT 6 -> OK
+    GET b -> 1
+    SELECT 7 -> OK
+    WATCH a -> OK
+    SET a 1 -> OK
+    DEL a -> 1
+    MULTI -> OK
+    GET a -> QUEUED
+    EXEC -> 0 of them";
+
+/// Asks for what is in the databases 1 to 15, of which none is there.
+fn read_all_databases(client: &mut Client) {
+    for number in 1..16 {
+        script(client, &format!("SELECT {number} -> OK"));
+        script(client, READS);
+        info(client);
+    }
+    script(client, NOTHING);
+}
+
 /// Whoever looks into all databases, as exporters do, makes none of them.
 #[test]
 fn reads_of_a_database_that_is_not_there_make_none() {
@@ -165,49 +239,7 @@ fn reads_of_a_database_that_is_not_there_make_none() {
         let listed = || silica_ok(&["keyspace", "list", "--path", arg(&path)]);
         let served = serve();
         let mut client = served.client();
-        for number in 1..16 {
-            script(&mut client, &format!("SELECT {number} -> OK"));
-            let reads = "GET a -> nil
-                MGET a b -> 2 of them
-                EXISTS a -> 0
-                TTL a -> -2
-                TYPE a -> none
-                LRANGE a 0 -1 -> 0 of them
-                SUNION a b -> 0 of them
-                DBSIZE -> 0
-                KEYS * -> 0 of them
-                SCAN 0 -> 2 of them
-                RANDOMKEY -> nil
-                MULTI -> OK
-                GET a -> QUEUED
-                HGETALL a -> QUEUED
-                EXEC -> 2 of them
-                MOVE a 0 -> 0
-                COPY a b DB 0 -> 0
-                WATCH a b -> OK
-                MULTI -> OK
-                GET a -> QUEUED
-                EXEC -> 1 of them
-                WATCH a -> OK
-                UNWATCH -> OK";
-            script(&mut client, reads);
-            info(&mut client);
-        }
-        let nothing = "SELECT 0 -> OK
-            MOVE a 7 -> 0
-            COPY a b DB 7 -> 0
-            MULTI -> OK
-            SELECT 9 -> QUEUED
-            GET a -> QUEUED
-            EXEC -> 2 of them
-            SELECT 8 -> OK
-            WATCH a -> OK
-            SELECT 9 -> OK
-            MULTI -> OK
-            GET a -> QUEUED
-            EXEC -> 1 of them
-            MIGRATE 127.0.0.1 1 a 0 100 -> NOKEY";
-        script(&mut client, nothing);
+        read_all_databases(&mut client);
         script(&mut client, "SELECT 10 -> OK");
         let statement: [&[u8]; 3] = [b"SILICA.SQL", b"books", b"CREATE TABLE t (a)"];
         client.ask(&statement).expect("a table in a database of SQL");
@@ -216,30 +248,7 @@ fn reads_of_a_database_that_is_not_there_make_none() {
         assert!(!listed().contains("db"), "{engine}: {}", listed());
 
         let served = serve();
-        let writes = "SELECT 3 -> OK
-            GET a -> nil
-            SET a 1 -> OK
-            GET a -> 1
-            SELECT 4 -> OK
-            MULTI -> OK
-            GET l -> QUEUED
-            RPUSH l 1 -> QUEUED
-            EXEC -> 2 of them
-            SELECT 5 -> OK
-            EVAL redis.call('set',KEYS[1],'2') 1 a -> nil
-            GET a -> 2
-            SELECT 3 -> OK
-            COPY a b DB 6 -> 1
-            SELECT 6 -> OK
-            GET b -> 1
-            SELECT 7 -> OK
-            WATCH a -> OK
-            SET a 1 -> OK
-            DEL a -> 1
-            MULTI -> OK
-            GET a -> QUEUED
-            EXEC -> 0 of them";
-        script(&mut served.client(), writes);
+        script(&mut served.client(), WRITES);
         served.stop();
         for number in 1..16 {
             let is_there = (3..8).contains(&number);
@@ -249,4 +258,37 @@ fn reads_of_a_database_that_is_not_there_make_none() {
             assert_eq!(words().any(|word| word == name), is_there, "{engine}: {name} in {all}");
         }
     }
+}
+
+/// Databases of a cache share its memory and its flash. One is there once something is put into it.
+#[test]
+fn reads_of_a_database_that_a_cache_does_not_have_make_none() {
+    let dir = scratch("databases-read-cache");
+    let flash = dir.join("flash");
+    let on_flash = ["--cache", "48MiB", "--flash", arg(&flash), "--flash-size", "64MiB"];
+    for args in [&on_flash[..2], &on_flash[..]] {
+        let file = || std::fs::read(flash.join("DATABASES")).ok();
+        let served = Served::start(args);
+        let mut client = served.client();
+        let databases = |client: &mut Client| -> Vec<u32> {
+            let told = info(client);
+            (0..16).filter(|number| told.contains(&format!("db{number}_engine:"))).collect()
+        };
+        let before = file();
+        assert_eq!(before.is_some(), args.len() > 2);
+        read_all_databases(&mut client);
+        assert_eq!(databases(&mut client), [0], "{args:?}");
+        assert!(file() == before, "reads changed which databases there are");
+        script(&mut client, WRITES);
+        assert_eq!(databases(&mut client), [0, 3, 4, 5, 6, 7], "{args:?}");
+        drop(client);
+        served.stop();
+    }
+    let served = Served::start(&on_flash[..4]);
+    let mut client = served.client();
+    script(&mut client, "SELECT 3 -> OK\nGET a -> 1\nSELECT 9 -> OK\nGET a -> nil");
+    let told = info(&mut client);
+    assert!(told.contains("db3:keys=") && !told.contains("db9_engine:"), "{told}");
+    drop(client);
+    served.stop();
 }
