@@ -22,7 +22,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         item: &Item<'_>,
     ) -> Result<std::result::Result<Place, NoRoom>> {
         let bytes = self.layout.padded(item.bytes());
-        let mut open = self.streams.stream(stream as usize);
+        let mut open = self.streams.stream(stream.index());
         if open.as_ref().is_none_or(|slab| !has_room(&self.layout, slab, bytes))
             && !self.open_next(&mut open, stream.placement())?
         {
@@ -39,6 +39,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         slab.end = offset + bytes as u32;
         slab.before = offset;
         slab.items += 1;
+        slab.still_items += u32::from(stream == Stream::Still);
         let known = self.slabs.get(slab.number);
         known.items.store(slab.items, Ordering::Relaxed);
         known.items_end.store(slab.end, Ordering::Relaxed);
@@ -68,7 +69,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         self.slabs.begin(number, sequence, self.tick(), Whereabouts::Memory(place));
         let (end, before) = (HEADER_BYTES as u32, HEADER_BYTES as u32);
         let summary = Vec::new();
-        let items = 0;
+        let (items, still_items) = (0, 0);
         *open = Some(Open {
             number,
             place,
@@ -80,6 +81,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             summary,
             before,
             items,
+            still_items,
         });
         Ok(true)
     }
@@ -152,11 +154,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
 
     /// Seals all slabs that are open.
     pub(crate) fn seal_all(&self) {
-        for stream in 0..STREAMS {
-            let mut open = self.streams.stream(stream);
-            let sealed = open.take();
-            self.streams.waiting().sealed.extend(sealed);
-        }
+        (0..STREAMS).for_each(|stream| self.streams.seal(stream));
     }
 
     /// Forgets all slabs in memory. For who holds all locks of the index and cleared it; slabs

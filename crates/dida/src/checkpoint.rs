@@ -211,7 +211,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             parts: parts as u32,
         };
         let header = slab::header(Kind::Checkpoint, self.store, sequence);
-        self.write_block(&[&header, &content], &footer, CHECKPOINTS)
+        self.write_block(&[&header, &content], &footer, CHECKPOINTS, false)
     }
 
     /// The journal that was appended to when the oldest slab in memory was begun, or an earlier

@@ -21,6 +21,9 @@ use std::sync::atomic::Ordering;
 
 /// Share of a slab that has to be dead before copying the rest is worth an erase.
 const DEAD_MIN: f64 = 1.0 / 16.0;
+/// Erases that a block is behind the mean before it is worth a copy to level it: blocks bear
+/// thousands, and one that is moved earlier has to be moved again.
+const WEAR_GAP_MIN: f64 = 5.0;
 /// Bytes that are read at once while a slab is emptied.
 const READ_BYTES: usize = 1 << 20;
 
@@ -67,7 +70,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
                 return Ok(Some(self.layout.shape.slab_bytes()));
             }
         } else if copies && let Some(victim) = self.sparsest() {
-            return self.empty_slab(victim).map(Some);
+            return self.empty_slab(victim, Stream::Old).map(Some);
         }
         Ok(None)
     }
@@ -219,8 +222,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
         Some(pages[from..from + (end - start) as usize].to_vec())
     }
 
-    /// Copies what is alive of a slab, and gives it up. Bytes read and written.
-    fn empty_slab(&self, victim: Victim) -> Result<u64> {
+    /// Copies what is alive of a slab to `stream`, and gives it up. Bytes read and written.
+    fn empty_slab(&self, victim: Victim, stream: Stream) -> Result<u64> {
         let Some(summary) = self.summary(victim) else {
             return self.drop_slab(victim).map(|()| self.layout.shape.slab_bytes());
         };
@@ -249,7 +252,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
             self.flash.read_many(reads, &mut |done, result| read.push((done, result.is_ok())));
             for (done, is_read) in read {
                 if is_read {
-                    let copied = self.copy(victim, rest[done.of], &done.pages);
+                    let copied = self.copy(victim, rest[done.of], &done.pages, stream);
                     bytes += copied.inspect_err(|_| self.slabs.get(victim.number).unclaim())?;
                 }
             }
@@ -267,7 +270,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
 
     /// Copies an item, which begins in the first of `pages`, unless it expired or is no longer
     /// current. Bytes written.
-    fn copy(&self, victim: Victim, summed: Summed, pages: &[u8]) -> Result<u64> {
+    fn copy(&self, victim: Victim, summed: Summed, pages: &[u8], stream: Stream) -> Result<u64> {
         let Summed { hash, offset } = summed;
         let old = Place { slab: victim.number, offset };
         let seal = self.seal(self.slabs.get(victim.number).sequence.load(Ordering::Relaxed));
@@ -290,7 +293,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         loop {
             let guard = self.index.lock(self.layout.bucket(hash));
             let Some(slot) = self.index.find_at(&self.layout, hash, old) else { return Ok(0) };
-            match self.append(Stream::Old, hash, &found)? {
+            match self.append(stream, hash, &found)? {
                 Ok(new) => {
                     if let Err(error) = self.record(&[self.dead(old)]) {
                         self.journal.owe(std::iter::once(self.dead(new)));
@@ -314,10 +317,17 @@ impl<F: Flash, D: Device> Dida<F, D> {
     /// Levels wear if it is time to: slabs in blocks that were erased much less often than the
     /// others are collected, so that what changes comes to lie there (003…, 2.4.1).
     fn level_wear(&self) -> Result<Option<u64>> {
-        let next = self.cold_blocks.lock().expect("no panic while locked").pop();
-        if let Some(victim) = next {
-            return self.level_one(victim).map(Some);
+        let mut cold_blocks = self.cold_blocks.lock().expect("no panic while locked");
+        if let Some(victim) = cold_blocks.pop() {
+            let is_last = cold_blocks.is_empty();
+            drop(cold_blocks);
+            let done = self.level_one(victim)?;
+            if is_last {
+                self.streams.seal(Stream::Still.index());
+            }
+            return Ok(Some(done));
         }
+        drop(cold_blocks);
         let erases = self.counts.erases.load(Ordering::Relaxed);
         let period = self.wear_period * u64::from(self.flash.usable());
         let since = self.levelled_at.load(Ordering::Relaxed);
@@ -325,21 +335,39 @@ impl<F: Flash, D: Device> Dida<F, D> {
             return Ok(None);
         }
         self.levelled_at.store(erases, Ordering::Relaxed);
-        let held: Vec<(u32, u32)> =
-            self.slabs.on_flash().map(|(number, _, block)| (number, block)).collect();
-        let all: u64 = (0..self.layout.shape.slabs).map(|block| self.flash.erases(block)).sum();
-        let mean = all as f64 / f64::from(self.layout.shape.slabs);
-        let limit = mean * self.wear_percent as f64 / 100.0;
-        let is_cold = |(_, block): &(u32, u32)| (self.flash.erases(*block) as f64) < limit;
-        let cold: Vec<(u32, u64)> = held
-            .into_iter()
-            .filter(is_cold)
-            .map(|(number, _)| (number, self.slabs.get(number).sequence.load(Ordering::Relaxed)))
-            .collect();
+        let cold = self.cold_slabs();
         self.counts.wear_levellings.fetch_add(1, Ordering::Relaxed);
         let any = !cold.is_empty();
+        if any {
+            // What is copied from here on stays long. It is not to share a slab with what does not.
+            self.streams.seal(Stream::Still.index());
+        }
         *self.cold_blocks.lock().expect("no panic while locked") = cold;
         Ok(any.then_some(1))
+    }
+
+    /// Slabs in blocks that were erased much less often than the mean, with their sequences.
+    fn cold_slabs(&self) -> Vec<(u32, u64)> {
+        let slabs = self.layout.shape.slabs;
+        let all: u64 = (0..slabs).map(|block| self.flash.erases(block)).sum();
+        let mean = all as f64 / f64::from(slabs);
+        let limit = mean * self.wear_percent as f64 / 100.0;
+        let newest = self.next_sequence.load(Ordering::Relaxed);
+        let is_cold = |slab: &Slab, block: u32| {
+            let erases = self.flash.erases(block) as f64;
+            // What is dropped costs nothing. Of what is copied a slab that was written lately is
+            // not why its block is behind: the block catches up by itself.
+            let is_young = slab.sequence.load(Ordering::Relaxed) + u64::from(slabs) >= newest;
+            let is_dear = is_young || erases > mean - WEAR_GAP_MIN;
+            erases < limit && (self.is_unused(slab) || !is_dear)
+        };
+        let cold = self.slabs.on_flash().filter(|(_, slab, block)| is_cold(slab, *block));
+        cold.map(|(number, slab, _)| (number, slab.sequence.load(Ordering::Relaxed))).collect()
+    }
+
+    /// True if nobody read from a slab while as many as the flash has were written.
+    fn is_unused(&self, slab: &Slab) -> bool {
+        slab.used() + self.layout.shape.slabs < self.tick()
     }
 
     /// Collects a slab in a block that was erased seldom: dropped if nobody used it for long, else
@@ -356,11 +384,10 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
         let victim = Victim { number, block };
         self.counts.slabs_levelled.fetch_add(1, Ordering::Relaxed);
-        let is_unused = slab.used() + self.layout.shape.slabs < self.tick();
-        if is_unused {
+        if self.is_unused(slab) {
             return self.drop_slab(victim).map(|()| self.layout.shape.slab_bytes());
         }
-        self.empty_slab(victim)
+        self.empty_slab(victim, Stream::Still)
     }
 
     /// Gives up all slabs on flash that were cleared.

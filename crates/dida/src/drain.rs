@@ -65,10 +65,9 @@ impl<F: Flash, D: Device> Dida<F, D> {
             parts: 0,
         };
         let items = sealed.log.bytes(0, items_end as usize);
-        let Some(block) = self.write_block(&[items, &sealed.summary], &footer, sealed.placement)?
-        else {
-            return self.drop_from_memory(sealed);
-        };
+        let parts = [items, &sealed.summary[..]];
+        let written = self.write_block(&parts, &footer, sealed.placement, sealed.is_still())?;
+        let Some(block) = written else { return self.drop_from_memory(sealed) };
         let known = self.slabs.get(sealed.number);
         let placing = self.placing.lock().expect("no panic while locked");
         if self.is_cleared(sealed.sequence) {
@@ -90,15 +89,18 @@ impl<F: Flash, D: Device> Dida<F, D> {
 
     /// Writes `parts`, one behind the other, and a footer to a block; its number, or `None` if
     /// there is no block left. Blocks that fail on the way are given up. The placement stream is
-    /// `stream`.
+    /// `stream`. What is still goes to the most worn block.
     pub(crate) fn write_block(
         &self,
         parts: &[&[u8]],
         footer: &Footer,
         stream: u16,
+        is_still: bool,
     ) -> Result<Option<u32>> {
         loop {
-            let Some(block) = self.take_block()? else { return Ok(None) };
+            let worn = if is_still { self.flash.take_worn()? } else { None };
+            let taken = if worn.is_some() { worn } else { self.take_block()? };
+            let Some(block) = taken else { return Ok(None) };
             match self.program(block, parts, footer, stream) {
                 Ok(()) => {
                     self.counts.blocks_written.fetch_add(1, Ordering::Relaxed);

@@ -446,8 +446,20 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let (log, tick, end) = (Arc::new(log), self.tick(), at as u32);
         let adopted = self.streams.adopt(|place| {
             self.slabs.begin(number, sequence, tick, Whereabouts::Memory(place));
-            let (placement, items) = (0, count);
-            Open { number, place, sequence, file, placement, log, end, summary, before, items }
+            let (placement, items, still_items) = (0, count, 0);
+            Open {
+                number,
+                place,
+                sequence,
+                file,
+                placement,
+                log,
+                end,
+                summary,
+                before,
+                items,
+                still_items,
+            }
         });
         debug_assert!(adopted, "there was a free place");
         let slab = self.slabs.get(number);

@@ -18,12 +18,24 @@ pub(crate) enum Stream {
     Short,
     /// What was copied by the collector.
     Old,
+    /// What was copied to level wear. It goes to the slabs of [`Stream::Old`], and those that
+    /// consist of it to the most worn blocks.
+    Still,
 }
 
 impl Stream {
+    /// The number of its open slab.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Stream::New => 0,
+            Stream::Short => 1,
+            Stream::Old | Stream::Still => 2,
+        }
+    }
+
     /// The placement stream on flash of its slabs.
     pub(crate) fn placement(self) -> u16 {
-        1 + self as u16
+        1 + self.index() as u16
     }
 }
 
@@ -55,6 +67,15 @@ pub(crate) struct Open<L> {
     pub(crate) summary: Vec<u8>,
     pub(crate) before: u32,
     pub(crate) items: u32,
+    /// Those of them that were copied to level wear.
+    pub(crate) still_items: u32,
+}
+
+impl<L> Open<L> {
+    /// True if most of it stays longer than anything else: its block is to rest.
+    pub(crate) fn is_still(&self) -> bool {
+        2 * self.still_items > self.items
+    }
 }
 
 /// A place in memory with an empty log in it.
@@ -120,6 +141,13 @@ impl<L> Streams<L> {
 
     pub(crate) fn set_resident(&self, place: u32, resident: Option<Resident<L>>) {
         *self.residents[place as usize].write().expect("no panic while locked") = resident;
+    }
+
+    /// Has the slab of a stream that is being filled wait to be written.
+    pub(crate) fn seal(&self, stream: usize) {
+        let mut open = self.stream(stream);
+        let sealed = open.take();
+        self.waiting().sealed.extend(sealed);
     }
 
     /// Slabs that wait to be written.

@@ -68,6 +68,11 @@ impl<D: FlashDevice> Flash for FunctionFlash<D> {
         }
     }
 
+    fn take_worn(&self) -> Result<Option<u32>> {
+        let given = self.functions.allocate_worn(Mapping::Page);
+        Ok(given.map(|given| self.functions.geometry().index_of(given.block)))
+    }
+
     fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()> {
         let block = self.functions.geometry().block_at(block);
         let append = Append { block, expected: Some(first), stream, pages, spare: &[] };

@@ -64,6 +64,12 @@ pub trait Flash: Send + Sync + 'static {
     /// # Errors
     /// `Closed`, `Io`.
     fn take(&self, channel: u32) -> Result<Option<u32>>;
+    /// Takes the erased block of all channels with the most erases, for what stays long: the block
+    /// rests. `None` if there is none.
+    ///
+    /// # Errors
+    /// `Closed`, `Io`.
+    fn take_worn(&self) -> Result<Option<u32>>;
     /// Programs pages of a block that was taken, the first one being `first`. Blocks with the same
     /// `stream` are expected to die together; 0 if nothing is known.
     ///

@@ -90,6 +90,13 @@ impl<D: FlashDevice> Flash for PolicyFlash<D> {
         Ok(least.map(|at| free.swap_remove(at)))
     }
 
+    fn take_worn(&self) -> Result<Option<u32>> {
+        let mut state = self.state();
+        let State { free, trims, .. } = &mut *state;
+        let most = (0..free.len()).max_by_key(|at| trims[free[*at] as usize]);
+        Ok(most.map(|at| free.swap_remove(at)))
+    }
+
     fn program(&self, block: u32, first: u32, _stream: u16, pages: &[u8]) -> FlashResult<()> {
         self.state().disk.write(self.page(block, first), pages).map_err(|e| as_flash(&e))
     }

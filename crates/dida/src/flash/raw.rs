@@ -120,6 +120,21 @@ impl<D: FlashDevice> Flash for RawFlash<D> {
         Ok(least.map(|(_, at)| free.swap_remove(at)))
     }
 
+    fn take_worn(&self) -> Result<Option<u32>> {
+        let geometry = self.device.geometry();
+        let mut state = self.state();
+        let mut most: Option<(u64, usize, usize)> = None;
+        for (channel, free) in state.free.iter().enumerate() {
+            for (at, block) in free.iter().enumerate() {
+                let erases = self.device.block(geometry.block_at(*block))?.erases;
+                if most.is_none_or(|(most, ..)| erases > most) {
+                    most = Some((erases, channel, at));
+                }
+            }
+        }
+        Ok(most.map(|(_, channel, at)| state.free[channel].swap_remove(at)))
+    }
+
     fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()> {
         let block = self.device.geometry().block_at(block);
         let append = Append { block, expected: Some(first), stream, pages, spare: &[] };

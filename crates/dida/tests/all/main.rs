@@ -6,3 +6,4 @@ mod levels;
 mod placement;
 mod recovery;
 mod support;
+mod wear;

@@ -34,6 +34,9 @@ impl Flash for Recording {
     fn take(&self, channel: u32) -> Result<Option<u32>> {
         self.raw.take(channel)
     }
+    fn take_worn(&self) -> Result<Option<u32>> {
+        self.raw.take_worn()
+    }
     fn program(&self, block: u32, first: u32, stream: u16, pages: &[u8]) -> FlashResult<()> {
         let count = pages.len() as u64 / u64::from(self.shape().page_bytes);
         *self.pages.lock().unwrap().entry(stream).or_default() += count;

@@ -1,0 +1,77 @@
+//! Wear: blocks whose entries nobody changes are erased, too.
+
+use crate::support::{DidaHarness, geometry, get, maintain, metric, put};
+use silica_base::Prng;
+use silica_device::blocks::FlashDevice;
+
+/// Entries that are put once, and entries that are put again and again. Flash has room for three
+/// times as many.
+const COLD: u64 = 700;
+const HOT: u64 = 700;
+/// Puts of hot entries: each block is erased ten times on average.
+const PUTS: u64 = 30_000;
+
+/// What a load cost in erases, and the least and most erases of a block.
+#[derive(Debug)]
+struct Wear {
+    erases: f64,
+    least: u64,
+    most: u64,
+    /// Cold entries that are there in the end.
+    kept: usize,
+}
+
+impl Wear {
+    fn spread(&self) -> u64 {
+        self.most - self.least
+    }
+}
+
+/// Puts all entries, then the hot ones at random; if `are_read` the cold ones are read meanwhile.
+fn worn(seed: u64, wear_period: u64, are_read: bool) -> Wear {
+    let harness = DidaHarness::new(geometry(24)).set("wear_period", wear_period);
+    let cache = harness.open_cache().unwrap();
+    let name = |kind: &str, number: u64| format!("{kind} {number}").into_bytes();
+    let store = |name: &[u8]| {
+        put(&cache, name, &[5; 200]);
+        maintain(&cache);
+    };
+    (0..COLD).for_each(|number| store(&name("cold", number)));
+    let mut prng = Prng::new(seed);
+    for number in 0..PUTS {
+        store(&name("hot", prng.below(HOT)));
+        if are_read {
+            get(&cache, &name("cold", number % COLD));
+        }
+    }
+    let blocks = harness.flash.geometry().all_blocks();
+    let erases: Vec<u64> = blocks.map(|block| harness.flash.block(block).unwrap().erases).collect();
+    Wear {
+        erases: metric(&cache, "flash_erases"),
+        least: *erases.iter().min().unwrap(),
+        most: *erases.iter().max().unwrap(),
+        kept: (0..COLD).filter(|number| get(&cache, &name("cold", *number)).is_some()).count(),
+    }
+}
+
+/// Nobody asks for the cold entries: they go, and levelling saves erases.
+#[test]
+fn wear_under_entries_that_nobody_reads_is_levelled_for_nothing() {
+    for seed in [1, 2] {
+        let (without, with) = (worn(seed, 0, false), worn(seed, 2, false));
+        assert!(without.least == 0 && without.spread() >= 12, "{without:?}");
+        assert!(with.spread() <= 6 && with.erases <= without.erases, "{without:?} {with:?}");
+    }
+}
+
+/// The cold entries are read, so they are copied: once, to blocks that are worn already.
+#[test]
+fn wear_under_entries_that_are_read_is_levelled_by_few_copies() {
+    for seed in [1, 2] {
+        let (without, with) = (worn(seed, 0, true), worn(seed, 2, true));
+        assert!(without.least == 0 && without.spread() >= 12, "{without:?}");
+        assert!(with.least >= 3 && with.spread() + 3 <= without.spread(), "{without:?} {with:?}");
+        assert!(with.erases <= 1.04 * without.erases, "{without:?} {with:?}");
+        assert_eq!((without.kept, with.kept), (COLD as usize, COLD as usize));
+    }
+}
