@@ -10,11 +10,13 @@ pub enum Answers {
     Data,
     /// The program that SQLite's machine would run: the statement began with EXPLAIN.
     Program,
-    /// The plan, by EXPLAIN QUERY PLAN: each row is a node, with its number, its parent's and a text.
+    /// The plan, by EXPLAIN QUERY PLAN: each row is a node, with its number, its parent's and a
+    /// text.
     Plan,
 }
 
-/// What a statement has done since it was prepared; numbers of SQLite's own (`sqlite3_stmt_status`).
+/// What a statement has done since it was prepared; numbers of SQLite's own
+/// (`sqlite3_stmt_status`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Steps forward in a table that was walked from its beginning.
