@@ -203,3 +203,23 @@ fn erases_of_six_schemes_have_the_papers_order() {
     assert!(items("Fatcache-FIFO") > 1.5 * items("DIDACache-Space"));
     assert!(items("DIDACache-Locality") == 0.0 && items("Fatcache-Kick") == 0.0);
 }
+
+/// Table 2.2 in a sixtieth of its size: what nobody reads is dropped to level wear, which costs no
+/// erases.
+#[test]
+fn levelled_wear_lies_as_close_as_in_the_paper_and_costs_nothing() {
+    let setup = didacache::Setup::new(0.0156, 1).unwrap();
+    let rows = didacache::table_2_2(&setup).unwrap();
+    let of = |scheme: &str, metric: &str| {
+        let mut found = rows.iter().filter(|row| row.scheme == scheme && row.metric == metric);
+        found.next().unwrap().value
+    };
+    for (with, without) in
+        [("with wear levelling", "without"), ("space-based, with", "space-based, without")]
+    {
+        let (spread, all) = ("erases, most less least", "erases of all kinds");
+        assert!(of(with, "erases by levelling") > 0.0, "{rows:?}");
+        assert!(of(with, spread) <= 6.0 && of(without, spread) >= 14.0, "{rows:?}");
+        assert!(of(with, all) <= of(without, all), "{rows:?}");
+    }
+}

@@ -9,6 +9,7 @@ mod figures;
 mod flash;
 mod flash_engine;
 mod golden;
+mod graph;
 mod model;
 mod moving;
 mod optimiser;

@@ -12,6 +12,7 @@ mod wear;
 pub use collection::table_2_1;
 pub use hits::figure_2_11;
 pub use setup::{Setup, Workload};
+pub use wear::table_2_2;
 
 use super::Row;
 use silica_base::Result;
