@@ -33,11 +33,11 @@ fn untidy(buckets: Buckets, tally: &Tally) -> Option<Untidy> {
         return Some(Untidy::Sparse(enough));
     }
     // A rebuild costs as much as a dozen deletes for each slot that it frees. Searches end at empty
-    // slots, so fewer deleted ones lengthen them if half of those that are free are deleted. One of
-    // each bucket is always empty.
+    // slots, so fewer deleted ones lengthen them if a quarter of those that are free are deleted: all
+    // keys of a shard that was four fifths full were replaced. One of each bucket is always empty.
     let deleted = u64::from(tally.deleted);
     let free = slots.saturating_sub(used + buckets.count);
-    let is_long = deleted * 16 > slots && deleted * 2 > free;
+    let is_long = deleted * 32 > slots && deleted * 4 > free;
     (deleted * 8 > slots || is_long).then_some(Untidy::Deleted)
 }
 
@@ -190,8 +190,8 @@ mod tests {
             |count, used, deleted| untidy(Buckets { start: 0, count }, &Tally { used, deleted });
         assert_eq!(of(100, 800, 0), None);
         assert_eq!(of(100, 800, 176), Some(Untidy::Deleted));
-        assert_eq!((of(100, 800, 120), of(100, 1100, 87)), (None, None));
-        assert_eq!(of(100, 1100, 120), Some(Untidy::Deleted), "most of the free ones");
+        assert_eq!((of(100, 800, 120), of(100, 1100, 43)), (None, None));
+        assert_eq!(of(100, 1040, 73), Some(Untidy::Deleted), "all keys were replaced");
         assert_eq!(of(100, 300, 0), Some(Untidy::Sparse(36)));
         assert_eq!(of(1, 1, 0), None, "one bucket is the least");
         assert_eq!(of(1, 0, 0), Some(Untidy::Sparse(0)));
