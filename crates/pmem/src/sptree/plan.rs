@@ -12,6 +12,7 @@
 //! 5. New leaves are found only after the words are durable, the last one first: until all are, the
 //!    keys between belong to a node whose lock is held.
 
+pub(crate) mod direct;
 pub(crate) mod rewrite;
 
 use super::change::{Before, Change, Gathered, Target, make_slot, note_of};
@@ -98,7 +99,8 @@ impl<'l, 's, R: Region> Writer<'l, 's, R> {
         let (leaf, region) = (self.leaf, self.leaf.region());
         region.store(leaf.slot_at(at), slot.head);
         region.store(leaf.slot_at(at) + 8, slot.body);
-        region.write(leaf.at + TAGS + at as u64, &[slot.tag]);
+        let (tags, shift) = (leaf.at + TAGS + (at as u64 & !7), 8 * (at as u32 % 8));
+        region.store(tags, region.word(tags) & !(0xFF << shift) | u64::from(slot.tag) << shift);
         self.plain = self.plain & !(1 << at) | u64::from(slot.is_plain) << at;
         self.sum ^= slot.sum(leaf.space.store(), leaf.at, at);
         self.bitmap |= 1 << at;
@@ -110,10 +112,8 @@ impl<'l, 's, R: Region> Writer<'l, 's, R> {
     /// Begins to make everything durable that has to be before the bitmap.
     fn flush(&self) {
         let (leaf, region) = (self.leaf, self.leaf.region());
-        for line in 0..16 {
-            if self.lines >> line & 1 == 1 {
-                region.flush(leaf.slot_at(4 * line), 64);
-            }
+        for line in super::leaf::bits(u64::from(self.lines)) {
+            region.flush(leaf.slot_at(4 * line), 64);
         }
         if self.lines != 0 {
             region.flush(leaf.at + TAGS, 64);
@@ -440,12 +440,8 @@ impl Plan {
             self.words(store, &mut words);
             return tree.space.commit(&words);
         }
-        let region = tree.space.region();
-        region.fence()?;
-        region.store(self.leaf + SUM, sum_word(store, self.leaf, self.sum, self.mark));
-        region.store(self.leaf + BITMAP, self.bitmap);
-        region.flush(self.leaf, 64);
-        region.fence()
+        let word = sum_word(store, self.leaf, self.sum, self.mark);
+        commit_one(tree.space.region(), self.leaf, self.bitmap, word)
     }
 
     /// True if its words are what it wanted them to be.
@@ -492,6 +488,16 @@ impl Plan {
         self.made.iter().for_each(|at| tree.space.free(*at));
         self.leaves.iter().for_each(|leaf| tree.nodes.free(leaf.node));
     }
+}
+
+/// Makes a change of one key of the leaf at `leaf` happen, behind all that was flushed for it.
+#[inline]
+fn commit_one<R: Region>(region: &R, leaf: u64, bitmap: u64, sum_word: u64) -> Result<()> {
+    region.fence()?;
+    region.store(leaf + SUM, sum_word);
+    region.store(leaf + BITMAP, bitmap);
+    region.flush(leaf, 64);
+    region.fence()
 }
 
 /// The entries of a leaf in free slots of another one.
@@ -587,6 +593,11 @@ pub(crate) fn write_marked_leaf<R: Region>(
     let leaf = Leaf::new(space, at);
     let mut writer = Writer::new(&leaf, 0, 0);
     slots.iter().for_each(|slot| assert!(writer.insert(slot), "a leaf has room for these"));
+    if slots.last().is_none_or(|slot| slot.is_plain) {
+        // Entries to come are mostly like those that are there: a put whose slot has its plain bit
+        // already flushes a line less, which waits for the line's next store.
+        writer.plain |= !writer.bitmap;
+    }
     let (low_head, low_at) = low_words(low, low_at);
     let head_sum = head_sum(space.store(), at, low_head, low_at);
     let words = [

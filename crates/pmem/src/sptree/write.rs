@@ -12,7 +12,7 @@ use super::entry::check_sizes;
 use super::layout::tag_of;
 use super::merge::merge_small;
 use super::nodes::{NUMBER_BITS, Node};
-use super::plan::Plan;
+use super::plan::{Plan, direct};
 use super::run::keys_within;
 use super::sync::Backoff;
 use super::top::{Bounds, Seek};
@@ -208,7 +208,10 @@ fn change_one<R: Region>(
 ) -> Result<bool> {
     let applied = match buffer_one(tree, &locked, number, change)? {
         Some(applied) => applied,
-        None => apply(tree, &locked, &[*change])?,
+        None => match direct::put(tree, locked.node, change)? {
+            Some(applied) => applied,
+            None => apply(tree, &locked, &[*change])?,
+        },
     };
     unlock_and_free(tree, locked, &applied.stale);
     Ok(applied.leaves_few)
