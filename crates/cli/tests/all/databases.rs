@@ -232,7 +232,7 @@ fn read_all_databases(client: &mut Client) {
 /// Whoever looks into all databases, as exporters do, makes none of them.
 #[test]
 fn reads_of_a_database_that_is_not_there_make_none() {
-    for engine in ["wip", "silt"] {
+    for engine in ["wip", "silt", "turbo", "sptree"] {
         let dir = scratch(&format!("databases-read-{engine}"));
         let path = dir.join("store");
         let serve = || Served::start(&["--path", arg(&path), "--engine", engine]);
