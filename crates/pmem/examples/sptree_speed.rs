@@ -129,12 +129,16 @@ fn limits(place: &Place, bytes: u64) {
     let mut prng = Prng::new(5);
     let lines = bytes / 64;
     let count = 2_000_000;
-    for fences in [2, 1] {
-        measure(&format!("limit: two lines, {fences} fences"), count, || {
+    for (flushed, fences) in [(2, 2), (2, 1), (3, 2)] {
+        measure(&format!("limit: {flushed} lines, {fences} fences"), count, || {
             for n in 0..count {
                 let (one, other) = (prng.below(lines) * 64, prng.below(lines) * 64);
                 region.store(one, n);
                 region.flush(one, 8);
+                if flushed == 3 {
+                    region.store(other ^ 64, n);
+                    region.flush(other ^ 64, 8);
+                }
                 if fences == 2 {
                     region.fence().expect("a fence");
                 }
@@ -157,6 +161,56 @@ fn limits(place: &Place, bytes: u64) {
     }
     drop(region);
     place.remove_region("limits").expect("removed");
+}
+
+/// Ranges of 100 over leaves whose entries lie in order, as FAST&FAIR's do, below an index that costs
+/// nothing but a binary search: what keeping entries in order would give ranges at best.
+fn walk_in_order(place: &Place, entries: u64) {
+    const LEAF_WORDS: u64 = 128;
+    let mut keys: Vec<u64> = (0..entries).map(|n| u64::from_be_bytes(key(n, 0))).collect();
+    keys.sort_unstable();
+    let leaves = entries.div_ceil(43);
+    let region = place.create_region("in-order", leaves * LEAF_WORDS * 8).expect("a region");
+    // Leaves of a tree lie in no order: this multiplier leads to each place once.
+    let step = (0..).map(|n| leaves * 5 / 8 + n).find(|step| coprime(*step, leaves)).expect("one");
+    let at = |leaf: u64| leaf * step % leaves * LEAF_WORDS * 8;
+    for (leaf, own) in (0..).zip(keys.chunks(43)) {
+        region.store(at(leaf), own.len() as u64);
+        region.store(at(leaf) + 8, if leaf + 1 < leaves { at(leaf + 1) } else { u64::MAX });
+        for (place, key) in (0..).zip(own) {
+            region.store(at(leaf) + 16 + place * 16, *key);
+            region.store(at(leaf) + 24 + place * 16, *key);
+        }
+    }
+    let lows: Vec<u64> = keys.iter().step_by(43).copied().collect();
+    let (mut prng, mut sum, scans) = (Prng::new(3), 0, 50_000);
+    measure("limit: ranges of 100 in order", scans, || {
+        for _ in 0..scans {
+            let from = u64::from_be_bytes(key(prng.below(entries), 0));
+            let mut leaf = at(lows.partition_point(|low| *low <= from) as u64 - 1);
+            let mut place = 0;
+            while region.word(leaf + 16 + place * 16) < from {
+                place += 1;
+            }
+            for _ in 0..100 {
+                sum += region.word(leaf + 24 + place * 16) & 0xFF;
+                place += 1;
+                if place == region.word(leaf) {
+                    (leaf, place) = (region.word(leaf + 8), 0);
+                    if leaf == u64::MAX {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+    assert!(sum > 0);
+    drop(region);
+    place.remove_region("in-order").expect("removed");
+}
+
+fn coprime(one: u64, other: u64) -> bool {
+    if other == 0 { one == 1 } else { coprime(other, one % other) }
 }
 
 /// A place with one simulated region.
@@ -221,6 +275,7 @@ fn main() {
     let place = Place(directory.clone());
     media();
     limits(&place, (entries * 32).next_multiple_of(1 << 20));
+    walk_in_order(&place, entries);
     let mut options = OptionValues::default();
     options.set("memory_bytes", 8 << 30);
     let mut is_restart = false;
@@ -277,14 +332,28 @@ fn two_threads(tree: &Arc<SpTree<FileRegion>>, entries: u64) {
     let one =
         measure("insert more, one thread", more, || insert(&**tree, entries, entries + more, 1));
     let from = entries + more;
+    let before = on_cpu_ns();
+    insert(&**tree, from, from + more / 4, 1);
+    let alone_ns = (on_cpu_ns() - before) as f64 / (more / 4) as f64;
+    let (from, mut together_ns) = (from + more / 4, 0);
     let two = measure("insert more, two threads", more, || {
         std::thread::scope(|scope| {
-            for thread in 0..2 {
-                scope.spawn(move || insert(&**tree, from + thread, from + more, 2));
-            }
+            let writers = [0, 1].map(|thread| {
+                scope.spawn(move || {
+                    let before = on_cpu_ns();
+                    insert(&**tree, from + thread, from + more, 2);
+                    on_cpu_ns() - before
+                })
+            });
+            together_ns = writers.map(|writer| writer.join().expect("no panic")).iter().sum();
         });
     });
-    println!("two threads against one: {:.2}", two / one);
+    // Time on processors says what threads cost each other, also while others keep them waiting.
+    println!(
+        "two threads against one: {:.2}, by time on processors {:.2}",
+        two / one,
+        2.0 * alone_ns / (together_ns as f64 / more as f64)
+    );
     let gets = 2_000_000;
     let one =
         measure("hit, one thread", gets, || assert!(get(&**tree, entries, gets, 32, 0, 1) > 0));

@@ -119,6 +119,15 @@ fn limits(dir: &Path, bytes: u64, count: u64) -> Result<Limits> {
     let began = Instant::now();
     for n in 0..count {
         let at = prng.below(xplines) * 256;
+        region.store(at + 64, n);
+        region.store(at, n);
+        region.flush(at, 72);
+        region.fence()?;
+    }
+    report("limit: two flushes, one fence", count, began);
+    let began = Instant::now();
+    for n in 0..count {
+        let at = prng.below(xplines) * 256;
         // Where the slot is, the commit word says.
         let slot = at + 64 + (region.word(at) & 64);
         region.store(slot, n);
@@ -279,6 +288,24 @@ fn measure_reads(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()>
     Ok(())
 }
 
+/// What two threads that write keys of the whole store cost each other: twice the time of one, on its
+/// processor, by that of two.
+fn measure_two_threads(turbo: &impl Engine, count: u64) {
+    let spent = |from: u64, to: u64| {
+        let before = on_processor_ns();
+        insert_singles(turbo, from, to).expect("updates");
+        (on_processor_ns() - before) as f64 / (to - from) as f64
+    };
+    let alone = spent(0, count / 4);
+    let spent = &spent;
+    let both: f64 = std::thread::scope(|scope| {
+        let half = count / 2;
+        let writers = [0, half].map(|from| scope.spawn(move || spent(from, from + half)));
+        writers.map(|writer| writer.join().expect("no panic")).iter().sum()
+    });
+    println!("two threads against one, by time on processors: {:.2}", 2.0 * alone / (both / 2.0));
+}
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().unwrap_or("/dev/shm".into())).join("turbo_speed");
@@ -291,6 +318,7 @@ fn main() -> Result<()> {
     measure_growth(&turbo, count, &limits)?;
     measure_updates(&turbo, count, &limits)?;
     measure_reads(&turbo, count, &limits)?;
+    measure_two_threads(&turbo, count);
     drop(turbo);
     let began = Instant::now();
     let turbo = open(&dir)?;
