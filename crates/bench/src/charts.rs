@@ -95,6 +95,15 @@ impl Panel {
         Panel { title: title.to_string(), x, y, bars: false, series, axes: Axes::default() }
     }
 
+    /// A chart of bars by their names, of which what is behind a colon stands below the rest.
+    pub fn bars(title: &str, y: &'static str, bars: Vec<(String, f64)>) -> Self {
+        let series = bars.into_iter().enumerate();
+        let bar = |(at, (name, value)): (usize, (String, f64))| {
+            Series::new(&name, [(at as f64 + 0.5, value)])
+        };
+        Panel { bars: true, ..Panel::lines(title, "", y, series.map(bar).collect()) }
+    }
+
     /// With axes that do not follow from the points.
     pub fn with_axes(mut self, axes: Axes) -> Self {
         self.axes = axes;

@@ -52,11 +52,7 @@ pub(super) fn figure_3_5(setup: &Setup) -> Result<Vec<Row>> {
 pub(super) fn figure_3_10(setup: &Setup) -> Result<Vec<Row>> {
     let (scheme, mut rows) = ("TURBO16", Vec::new());
     let bench = turbo::bench(setup, Size(8, 8), 1)?;
-    let (mut keys, least) = (0, setup.keys.min(40_000));
-    while keys < least || bench.metric("load_factor") < 0.8 {
-        bench.put(keys, 0)?;
-        keys += 1;
-    }
+    let keys = turbo::fill(&bench, setup.keys)?;
     let mut measure = |bench: &Bench<Turbo<SimRegion>>, when: &str| -> Result<()> {
         let misses = bench.waits(CALLS, |n| bench.get(ABSENT + n).map(drop))?;
         add(&mut rows, "figure-3.10", scheme, &format!("a negative read {when}"), &misses);

@@ -2,6 +2,7 @@
 //! simulators, beside the paper's numbers and beside stores of other people.
 
 mod auto;
+mod bars;
 mod course;
 mod ect;
 mod ect_builds;

@@ -1,6 +1,7 @@
 //! Papers whose figures come from simulators and emulated devices: DIDACache, Prism, TurboHash,
 //! SPTree.
 
+use super::bars::{self, Bar, Bars};
 use super::job::Job;
 use super::packages::packages;
 use super::sheet::{Drawing, Sheet, drawing};
@@ -47,6 +48,52 @@ const SPTREE: [Drawing; 1] = [drawing(
     "of the leaves' bytes",
 )];
 
+const WRITTEN: &str = "media bytes written for each ";
+const READ: &str = "media bytes read for each ";
+const BYTES: &str = "bytes for each operation";
+/// TurboHash's operations; throughput, which the paper draws, is on the benchmark page.
+const FIGURE_3_4: Bars = Bars {
+    figure: "figure-3.4",
+    panels: &[
+        Bar {
+            title: "Bytes that the medium writes (figure 3.4)",
+            y: BYTES,
+            metrics: (WRITTEN, &["insert", "update", "delete"]),
+        },
+        Bar {
+            title: "Bytes that the medium reads",
+            y: BYTES,
+            metrics: (READ, &["positive read", "negative read"]),
+        },
+    ],
+};
+/// SPTree's operations, as above.
+const FIGURE_4_6: Bars = Bars {
+    figure: "figure-4.6",
+    panels: &[
+        Bar {
+            title: "Bytes that the medium writes for an insert (figure 4.6)",
+            y: BYTES,
+            metrics: (WRITTEN, &["insert"]),
+        },
+        Bar {
+            title: "Bytes that it reads for a positive read",
+            y: BYTES,
+            metrics: (READ, &["positive read"]),
+        },
+        Bar {
+            title: "Bytes that it reads for a negative read",
+            y: BYTES,
+            metrics: (READ, &["negative read"]),
+        },
+        Bar {
+            title: "Bytes that it reads for a range of 100",
+            y: BYTES,
+            metrics: (READ, &["range of 100"]),
+        },
+    ],
+};
+
 fn sheet(rows: Vec<Row>, drawings: &[Drawing]) -> Sheet {
     Sheet { rows, drawings: drawings.to_vec(), ..Sheet::default() }
 }
@@ -59,20 +106,26 @@ pub(super) fn didacache(job: &Job<'_>, output: &Output) -> Result<Sheet> {
 
 /// Both engines on simulated persistent memory.
 pub(super) fn pmem(job: &Job<'_>, output: &Output) -> Result<Sheet> {
-    let rows = pmem::rows(pmem::Of::Both, job.scale, job.seed(), &mut progress(output))?;
-    Ok(sheet(rows, &[&TURBOHASH[..], &SPTREE].concat()))
+    region(job, output, pmem::Of::Both, &[&TURBOHASH[..], &SPTREE].concat())
 }
 
 /// Figures of chapter 3, TurboHash.
 pub(super) fn turbohash(job: &Job<'_>, output: &Output) -> Result<Sheet> {
-    let rows = pmem::rows(pmem::Of::TurboHash, job.scale, job.seed(), &mut progress(output))?;
-    Ok(sheet(rows, &TURBOHASH))
+    region(job, output, pmem::Of::TurboHash, &TURBOHASH)
 }
 
 /// Figures of chapter 4, Spot-on and SPTree.
 pub(super) fn sptree(job: &Job<'_>, output: &Output) -> Result<Sheet> {
-    let rows = pmem::rows(pmem::Of::SpTree, job.scale, job.seed(), &mut progress(output))?;
-    Ok(sheet(rows, &SPTREE))
+    region(job, output, pmem::Of::SpTree, &SPTREE)
+}
+
+fn region(job: &Job<'_>, output: &Output, of: pmem::Of, drawings: &[Drawing]) -> Result<Sheet> {
+    let rows = pmem::rows(of, job.scale, job.seed(), &mut progress(output))?;
+    let mut sheet = sheet(rows, drawings);
+    for bars in [FIGURE_3_4, FIGURE_4_6] {
+        sheet.files.extend(bars::draw(&sheet.rows, &bars, job.out)?);
+    }
+    Ok(sheet)
 }
 
 /// The paper's file system on flash and on a conventional drive, on the emulator's clock.
