@@ -42,6 +42,8 @@ pub(crate) struct Read {
     pub(crate) keys_max: usize,
     pub(crate) wants: Wants,
     pub(crate) answering: Answering,
+    /// The error where a key holds another type.
+    other_type: fn(Args<'_>) -> &'static str,
 }
 
 /// How a read is answered.
@@ -68,18 +70,26 @@ impl Read {
         wants: Wants,
         reply: fn(Args<'_>, Values<'_>, &mut Reply<'_>),
     ) -> Self {
-        Read { keys_max, wants, answering: Answering::Whole(reply) }
+        let answering = Answering::Whole(reply);
+        Read { keys_max, wants, answering, other_type: |_| WRONG_TYPE }
+    }
+
+    /// The same, with an error of its own where a key holds another type: be it that its arguments
+    /// are wrong, which Redis tells before it looks at the key.
+    pub(crate) const fn with_other_type(self, other_type: fn(Args<'_>) -> &'static str) -> Self {
+        Read { other_type, ..self }
     }
 
     /// One that is answered key by key; it wants values, with their meta or without.
     pub(crate) const fn in_pieces(keys_max: usize, wants: Wants, pieces: Pieces) -> Self {
-        Read { keys_max, wants, answering: Answering::Pieces(pieces) }
+        let answering = Answering::Pieces(pieces);
+        Read { keys_max, wants, answering, other_type: |_| WRONG_TYPE }
     }
 
     /// Answers with all values.
     pub(crate) fn answer(&self, args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
         if self.keys_max <= 2 && values.slots.contains(&Slot::OtherType) {
-            return args.refuse(WRONG_TYPE, reply);
+            return args.refuse((self.other_type)(args), reply);
         }
         let pieces = match &self.answering {
             Answering::Whole(answer) => return answer(args, values, reply),

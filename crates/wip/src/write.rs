@@ -180,8 +180,8 @@ impl<D: Device> Wip<D> {
             match worked {
                 Ok(progress) if progress.bytes > 0 => {}
                 Err(error) if error.kind() != ErrorKind::Full => return Err(error),
-                // What others have in hand, or what only the value log can give back.
-                _ if shrinks && self.jobs.wait_for_others() => {}
+                // What others have in hand may free what is needed; or else the value log does.
+                _ if self.jobs.wait_for_others() => {}
                 _ if self.step_values()?.is_some() => {}
                 _ => break,
             }

@@ -1,10 +1,10 @@
 //! Commands on two databases. They run while no other burst does.
 
-use super::{Keyspace, atomic, types};
+use super::{Keyspace, atomic, database_number, types};
 use crate::burst::Args;
 use crate::overlay::Owned;
 use silica::engine::{Durability, Engine, EngineExt, Result, Update};
-use silica_proto::{Reply, parse_i64};
+use silica_proto::Reply;
 
 /// SWAPDB.
 pub(crate) fn swapdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<()> {
@@ -15,7 +15,7 @@ pub(crate) fn swapdb(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>)
     }
     let mut numbers = [0; 2];
     for (at, which) in ["first", "second"].into_iter().enumerate() {
-        let Some(number) = parse_i64(args.get(1 + at)) else {
+        let Ok(number) = database_number(args.get(1 + at)) else {
             reply.error(&format!("ERR invalid {which} DB index"));
             return Ok(());
         };
@@ -76,9 +76,12 @@ pub(crate) fn move_key(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_
         reply.error("ERR MOVE is not allowed in cluster mode");
         return Ok(());
     }
-    let Some(number) = parse_i64(args.get(2)) else {
-        reply.error("ERR value is not an integer or out of range");
-        return Ok(());
+    let number = match database_number(args.get(2)) {
+        Ok(number) => number,
+        Err(text) => {
+            reply.error(text);
+            return Ok(());
+        }
     };
     let number = usize::try_from(number).ok().filter(|number| *number < databases.count());
     let Some(number) = number else {

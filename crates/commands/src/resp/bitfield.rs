@@ -1,6 +1,7 @@
 //! BITFIELD: integers of any width inside a value.
 
 use super::bits::{bit_offset, grown};
+use super::types::WRONG_TYPE;
 use super::update::rewrite_changed;
 use super::{NOT_INTEGER, SYNTAX, VALUE_BYTES_MAX, Values};
 use crate::burst::Args;
@@ -14,7 +15,8 @@ pub(crate) static BITFIELD: Modify = Modify {
     refuse: |args| steps(args).err().map(String::from),
     decide: bitfield,
 };
-pub(crate) static BITFIELD_RO: Read = Read::new(1, Wants::Value, bitfield_ro);
+pub(crate) static BITFIELD_RO: Read = Read::new(1, Wants::Value, bitfield_ro)
+    .with_other_type(|args| readings(args).err().unwrap_or(WRONG_TYPE));
 
 /// An integer's width and sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,14 +208,20 @@ fn bitfield(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answe
     (update, Answer::Integers(answers))
 }
 
+/// The steps of BITFIELD_RO.
+fn readings(args: Args<'_>) -> Result<Vec<Step>, &'static str> {
+    let steps = steps(args)?;
+    match steps.iter().all(|step| step.action == Action::Get) {
+        true => Ok(steps),
+        false => Err("ERR BITFIELD_RO only supports the GET subcommand"),
+    }
+}
+
 fn bitfield_ro(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    let steps = match steps(args) {
+    let steps = match readings(args) {
         Ok(steps) => steps,
         Err(text) => return reply.error(text),
     };
-    if steps.iter().any(|step| step.action != Action::Get) {
-        return reply.error("ERR BITFIELD_RO only supports the GET subcommand");
-    }
     let bytes = values.get(0).unwrap_or_default();
     reply.array(steps.len());
     steps.iter().for_each(|step| reply.integer(step.kind.read(bytes, step.offset)));

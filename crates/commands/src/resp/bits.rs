@@ -12,10 +12,16 @@ use std::ops::Range;
 
 const NO_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 
-pub(crate) static GETBIT: Read = Read::new(1, Wants::Value, getbit);
+pub(crate) static GETBIT: Read =
+    Read::new(1, Wants::Value, getbit).with_other_type(|args| match bit_offset(args.get(2)) {
+        Some(_) => WRONG_TYPE,
+        None => NO_OFFSET,
+    });
 pub(crate) static BITCOUNT: Read = Read::new(1, Wants::Value, bitcount);
-pub(crate) static BITPOS: Read = Read::new(1, Wants::Value, bitpos);
-pub(crate) static SETBIT: Modify = one(setbit);
+pub(crate) static BITPOS: Read = Read::new(1, Wants::Value, bitpos)
+    .with_other_type(|args| wanted_bit(args).err().unwrap_or(WRONG_TYPE));
+pub(crate) static SETBIT: Modify =
+    Modify { refuse: |args| setbit_arguments(args).err().map(String::from), ..one(setbit) };
 
 /// The offset of a bit that a value may have.
 pub(super) fn bit_offset(text: &[u8]) -> Option<usize> {
@@ -52,16 +58,22 @@ pub(super) fn grown(
     Ok(value)
 }
 
-fn setbit(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
-    let Some(offset) = bit_offset(args.get(2)) else { return wrong(NO_OFFSET) };
-    let on = match args.get(3) {
-        b"0" => false,
-        b"1" => true,
-        _ => return wrong("ERR bit is not an integer or out of range"),
-    };
-    if offset / 8 >= VALUE_BYTES_MAX {
-        return wrong(TOO_LONG);
+/// The offset, and what the bit there becomes.
+fn setbit_arguments(args: Args<'_>) -> Result<(usize, bool), &'static str> {
+    let offset = bit_offset(args.get(2)).ok_or(NO_OFFSET)?;
+    match args.get(3) {
+        _ if offset / 8 >= VALUE_BYTES_MAX => Err(TOO_LONG),
+        b"0" => Ok((offset, false)),
+        b"1" => Ok((offset, true)),
+        _ => Err("ERR bit is not an integer or out of range"),
     }
+}
+
+fn setbit(args: Args<'_>, old: Option<EntryRef<'_>>, _: u64) -> (Update, Answer) {
+    let (offset, on) = match setbit_arguments(args) {
+        Ok(arguments) => arguments,
+        Err(text) => return wrong(text),
+    };
     let mut value = match grown(args, old, offset / 8 + 1) {
         Ok(value) => value,
         Err(text) => return (Update::Keep, Answer::Error(text.into())),
@@ -112,10 +124,11 @@ fn masked(bytes: &[u8], at: usize, bits: &Range<usize>, fill: u8) -> u8 {
 }
 
 fn bitcount(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
+    // Redis answers for a key that is not there before it looks at the other arguments.
+    let Some(bytes) = values.get(0) else { return reply.integer(0) };
     if args.len() == 3 || args.len() > 5 {
         return reply.error(SYNTAX);
     }
-    let bytes = values.get(0).unwrap_or_default();
     match bit_range(args, 2, bytes.len()) {
         Ok(bits) => {
             let span = bits.start / 8..bits.end.div_ceil(8);
@@ -127,20 +140,26 @@ fn bitcount(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
     }
 }
 
+/// The bit that BITPOS looks for.
+fn wanted_bit(args: Args<'_>) -> Result<bool, &'static str> {
+    match args.get(2) {
+        b"0" => Ok(false),
+        b"1" => Ok(true),
+        text if parse_i64(text).is_some() => Err("ERR The bit argument must be 1 or 0."),
+        _ => Err(NOT_INTEGER),
+    }
+}
+
 fn bitpos(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
-    let wanted = match args.get(2) {
-        b"0" => false,
-        b"1" => true,
-        text if parse_i64(text).is_some() => {
-            return reply.error("ERR The bit argument must be 1 or 0.");
-        }
-        _ => return reply.error(NOT_INTEGER),
+    let wanted = match wanted_bit(args) {
+        Ok(wanted) => wanted,
+        Err(text) => return reply.error(text),
     };
+    // As in BITCOUNT.
+    let Some(bytes) = values.get(0) else { return reply.integer(if wanted { -1 } else { 0 }) };
     if args.len() > 6 {
         return reply.error(SYNTAX);
     }
-    let found = values.get(0);
-    let bytes = found.unwrap_or_default();
     let bits = match bit_range(args, 3, bytes.len()) {
         Ok(bits) => bits,
         Err(text) => return reply.error(text),
@@ -155,7 +174,6 @@ fn bitpos(args: Args<'_>, values: Values<'_>, reply: &mut Reply<'_>) {
         Some(at) => at as i64,
         None if wanted => -1,
         // Behind the value there are zeros, unless the question ends before.
-        None if found.is_none() => 0,
         None if args.len() > 4 || bits.is_empty() => -1,
         None => 8 * bytes.len() as i64,
     });

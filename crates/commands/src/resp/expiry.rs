@@ -1,6 +1,6 @@
 //! Commands about the time when a key expires.
 
-use super::update::{any_one, wrong};
+use super::update::any_one;
 use super::{NOT_INTEGER, SYNTAX, Values, read};
 use crate::burst::Args;
 use crate::table::{Answer, Modify, Read, Run, Wants, Write};
@@ -99,8 +99,13 @@ pub(crate) static SETEX: Write = Write {
     apply: put_setex,
     reply: |_, reply| reply.ok(),
 };
-static GETEX: Modify =
-    Modify { many: false, any: false, refuse: |args| getex_expiry(args).err(), decide: getex };
+static GETEX: Modify = Modify {
+    many: false,
+    any: false,
+    // A time that is no number is an error only where the key is there, as in Redis.
+    refuse: |args| getex_expiry(args, |_, _| Ok(Expiry::Never)).err(),
+    decide: getex,
+};
 
 /// A GETEX without options is a GET.
 pub(crate) fn choose_getex(args: Args<'_>) -> Run {
@@ -220,23 +225,27 @@ fn put_setex<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {
 }
 
 /// What GETEX does to the expiry.
-fn getex_expiry(args: Args<'_>) -> Result<Expiry, String> {
+fn getex_expiry(
+    args: Args<'_>,
+    expiry: impl Fn(When, &[u8]) -> Result<Expiry, String>,
+) -> Result<Expiry, String> {
     match args.len() {
         3.. if (2..args.len()).all(|index| args.is(index, "persist")) => Ok(Expiry::Never),
-        4 => When::named(args.get(2)).ok_or(SYNTAX)?.expiry(args.get(3), "getex"),
+        4 => expiry(When::named(args.get(2)).ok_or(SYNTAX)?, args.get(3)),
         _ => Err(SYNTAX.into()),
     }
 }
 
 fn getex(args: Args<'_>, old: Option<EntryRef<'_>>, now_ms: u64) -> (Update, Answer) {
-    let Ok(expiry) = getex_expiry(args) else { return wrong(SYNTAX) };
-    let update = match old {
-        None => Update::Keep,
-        Some(entry) => match expiry.at(entry.expires_unix_ms, now_ms) {
-            at if at == entry.expires_unix_ms => Update::Keep,
-            at if at != 0 && at <= now_ms => Update::Delete,
-            at => expiring(entry, at),
-        },
+    let Some(entry) = old else { return (Update::Keep, Answer::Null) };
+    let expiry = match getex_expiry(args, |when, time| when.expiry(time, "getex")) {
+        Ok(expiry) => expiry,
+        Err(text) => return (Update::Keep, Answer::Error(text.into())),
     };
-    (update, Answer::optional(old.map(|entry| entry.value)))
+    let update = match expiry.at(entry.expires_unix_ms, now_ms) {
+        at if at == entry.expires_unix_ms => Update::Keep,
+        at if at != 0 && at <= now_ms => Update::Delete,
+        at => expiring(entry, at),
+    };
+    (update, Answer::optional(Some(entry.value)))
 }

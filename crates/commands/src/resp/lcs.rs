@@ -12,7 +12,8 @@ const TABLE_BYTES_MAX: usize = 64 << 20;
 /// Memory of each common byte in an answer with places, at most.
 const ANSWER_BYTES: usize = 100;
 
-pub(crate) static LCS: Read = Read::new(2, Wants::Value, lcs);
+pub(crate) static LCS: Read = Read::new(2, Wants::Value, lcs)
+    .with_other_type(|_| "ERR The specified keys must contain string values");
 
 /// What the options say.
 #[derive(Debug, Default, PartialEq, Eq)]

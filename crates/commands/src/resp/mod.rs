@@ -54,11 +54,18 @@ use crate::service::Service;
 use crate::session::Session;
 use crate::table::Run;
 use silica::engine::{Engine, EntryRef, Result};
-use silica_proto::{Limits, Reply};
+use silica_proto::{Limits, Reply, parse_i64};
 use std::sync::Arc;
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// The number of a database, of whatever size Redis takes one of, or the error that it answers.
+pub(crate) fn database_number(text: &[u8]) -> std::result::Result<i32, &'static str> {
+    let number = parse_i64(text).ok_or(NOT_INTEGER)?;
+    i32::try_from(number)
+        .map_err(|_| "ERR value is out of range, value must between -2147483648 and 2147483647")
+}
 
 /// Bytes that a value may have, whatever the engine takes.
 const VALUE_BYTES_MAX: usize = Limits::OPEN.bulk_bytes_max;

@@ -1,10 +1,10 @@
 //! Commands that move or copy a whole entry, expiry included.
 
-use super::{Keyspace, NOT_INTEGER, SYNTAX, across, atomic, types};
+use super::{Keyspace, SYNTAX, across, atomic, database_number, types};
 use crate::burst::Args;
 use crate::table::Run;
 use silica::engine::{Durability, Engine, EngineExt, EntryRef, Result, Update};
-use silica_proto::{Reply, parse_i64};
+use silica_proto::Reply;
 use silica_types::{PageId, is_marked, pages_of};
 
 fn same(entry: EntryRef<'_>) -> Update {
@@ -76,7 +76,7 @@ fn copy_options(
             options.replaces = true;
         } else if args.is(index, "db") && index + 1 < args.len() {
             index += 1;
-            let number = parse_i64(args.get(index)).ok_or(NOT_INTEGER)?;
+            let number = database_number(args.get(index))?;
             if number != 0 && keys.service.cluster.is_some() {
                 return Err("ERR DB index is out of range");
             }

@@ -1,5 +1,6 @@
 //! Commands that read some keys.
 
+use super::types::WRONG_TYPE;
 use super::{NOT_INTEGER, Values};
 use crate::burst::Args;
 use crate::table::{Pieces, Read, Wants};
@@ -24,7 +25,12 @@ pub(crate) static MGET: Read = Read::in_pieces(
 pub(crate) static EXISTS: Read = Read::new(usize::MAX, Wants::Kind, exists);
 pub(crate) static STRLEN: Read = Read::new(1, Wants::Length, strlen);
 pub(crate) static TYPE: Read = Read::new(1, Wants::Kind, type_of);
-pub(crate) static GETRANGE: Read = Read::new(1, Wants::Value, getrange);
+pub(crate) static GETRANGE: Read = Read::new(1, Wants::Value, getrange).with_other_type(|args| {
+    match (parse_i64(args.get(2)), parse_i64(args.get(3))) {
+        (Some(_), Some(_)) => WRONG_TYPE,
+        _ => NOT_INTEGER,
+    }
+});
 
 #[inline]
 fn value(entry: Option<EntryRef<'_>>, reply: &mut Reply<'_>) {

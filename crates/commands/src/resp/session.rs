@@ -1,6 +1,6 @@
 //! Commands about the connection itself.
 
-use super::{Cx, NOT_INTEGER, SYNTAX, wrong_number};
+use super::{Cx, SYNTAX, database_number, wrong_number};
 use crate::acl::{Refusal, User};
 use crate::burst::Args;
 use crate::clients::DEFAULT_USER;
@@ -92,8 +92,8 @@ pub(crate) fn select(cx: &mut Cx<'_>, args: Args<'_>) {
 
 /// The database that a SELECT chooses, or why it chooses none.
 pub(crate) fn selected(service: &Service, args: Args<'_>) -> Result<u8, &'static str> {
-    let number = parse_i64(args.get(1)).ok_or(NOT_INTEGER)?;
-    let is_there = (0..service.databases.count() as i64).contains(&number);
+    let number = database_number(args.get(1))?;
+    let is_there = (0..service.databases.count() as i64).contains(&i64::from(number));
     if service.cluster.is_some() && number != 0 {
         return Err("ERR SELECT is not allowed in cluster mode");
     }

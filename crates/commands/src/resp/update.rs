@@ -98,17 +98,19 @@ struct SetOptions<'a> {
 
 fn set_options(args: Args<'_>) -> Result<SetOptions<'_>, String> {
     let syntax = || SYNTAX.to_string();
-    let (mut condition, mut get, mut expiry) = (Condition::Always, false, None);
+    let (mut condition, mut get) = (Condition::Always, false);
+    // A time is looked at when all words are known, as in Redis.
+    let (mut keeps, mut given) = (false, None);
     let mut index = 3;
     while index < args.len() {
         let word = args.get(index);
         let next = if index + 1 < args.len() { Some(args.get(index + 1)) } else { None };
         if let Some(when) = When::named(word) {
-            let time = next.filter(|_| expiry.is_none()).ok_or_else(syntax)?;
-            expiry = Some(when.expiry(time, "set")?);
+            let is_first = given.is_none() && !keeps;
+            given = Some((when, next.filter(|_| is_first).ok_or_else(syntax)?));
             index += 1;
-        } else if args.is(index, "keepttl") && expiry.is_none_or(|e| e == Expiry::Keep) {
-            expiry = Some(Expiry::Keep);
+        } else if args.is(index, "keepttl") && given.is_none() {
+            keeps = true;
         } else if args.is(index, "get") {
             get = true;
         } else {
@@ -129,7 +131,12 @@ fn set_options(args: Args<'_>) -> Result<SetOptions<'_>, String> {
         }
         index += 1;
     }
-    Ok(SetOptions { condition, get, expiry: expiry.unwrap_or(Expiry::Never) })
+    let expiry = match given {
+        Some((when, time)) => when.expiry(time, "set")?,
+        None if keeps => Expiry::Keep,
+        None => Expiry::Never,
+    };
+    Ok(SetOptions { condition, get, expiry })
 }
 
 fn put_expiring<'a>(args: Args<'a>, now_ms: u64, batch: &mut WriteBatch<'a>) {

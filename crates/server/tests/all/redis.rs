@@ -252,6 +252,73 @@ fn bits_are_those_of_redis() {
     server.stop();
 }
 
+/// Words that commands know, numbers at the borders of what they take, and what is neither.
+const WORDS: &str = "NX XX GT LT CH INCR EX PX EXAT PXAT KEEPTTL GET LIMIT WITHSCORES WEIGHTS \
+    AGGREGATE SUM MIN MAX BYSCORE BYLEX REV COUNT LEFT RIGHT BEFORE AFTER BYTE BIT AND OR XOR NOT \
+    RANK MAXLEN MINID = ~ * - + $ > ( [ (1 [a -inf +inf inf nan 0 1 2 3 -1 -2 10 100 1.5 1e3 a b \
+    c 1-1 0-1 5-5 STORE STOREDIST WITHDIST WITHCOORD ASC DESC m km FROMMEMBER FROMLONLAT BYRADIUS \
+    BYBOX ANY CREATE DESTROY MKSTREAM SETID IDLE FORCE JUSTID REPLACE DB u8 i16 #1 SET INCRBY \
+    OVERFLOW WRAP SAT FAIL IDX LEN MINMATCHLEN PERSIST 9223372036854775807 -9223372036854775808 \
+    9223372036854775808 18446744073709551615 4294967295 2147483648 536870912 0.1 -0.5 1e400 +1 01";
+
+/// Commands that answer for a key, or for several, by nothing but what they hold.
+const ASKED: &str = "append bitcount bitfield bitfield_ro bitop bitpos copy decr decrby del exists \
+    expire expireat expiretime geoadd geodist geohash geopos georadius georadius_ro \
+    georadiusbymember geosearch geosearchstore get getbit getdel getex getrange getset hdel \
+    hexists hget hincrby hincrbyfloat hlen hmget hmset hset hsetnx hstrlen incr incrby incrbyfloat \
+    lcs lindex linsert llen lmove lmpop lpop lpos lpush lpushx lrange lrem lset ltrim mget mset \
+    msetnx persist pexpire pexpireat pexpiretime pfadd pfcount pfmerge psetex pttl rename renamenx \
+    rpop rpoplpush rpush rpushx sadd scard sdiffstore set setbit setex setnx setrange sinterstore \
+    sintercard sismember smismember smove srem strlen substr sunionstore swapdb touch ttl type \
+    unlink xack xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xrevrange xsetid xtrim zadd \
+    zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore \
+    zpopmax zpopmin zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex \
+    zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscore \
+    zunion zunionstore";
+
+/// A command with whatever arguments, of which the first is mostly a key.
+fn odd_command(random: &mut Prng) -> Vec<String> {
+    fn one<'w>(random: &mut Prng, words: &[&'w str]) -> &'w str {
+        words[random.below(words.len() as u64) as usize]
+    }
+    let (asked, words): (Vec<&str>, Vec<&str>) =
+        (ASKED.split_whitespace().collect(), WORDS.split_whitespace().collect());
+    let mut line = vec![one(random, &asked).to_string()];
+    for at in 0..random.below(7) {
+        let is_key = at == 0 && random.below(20) > 0 || random.below(4) == 0;
+        line.push(match is_key {
+            true => format!("k{}", random.below(8)),
+            false => one(random, &words).to_string(),
+        });
+    }
+    line
+}
+
+/// Which of several errors a command with several faults answers, and which faults are none.
+#[test]
+fn odd_commands_are_answered_as_by_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let (server, _) = start_with(config(), Probe::new(false));
+    let (mut theirs, mut ours) = (redis.connect(), Client::connect(&server));
+    let mut random = Prng::new(11);
+    for round in 0..test_size(40, 400, 40_000) {
+        let made = "FLUSHALL|SET k0 text|SET k1 17|RPUSH k2 a b 3|HSET k3 a 1 b x|SADD k4 a 2 b|\
+                    ZADD k5 1 a 2 b|XADD k6 1-1 a b|XGROUP CREATE k6 a 0|GEOADD k7 1 2 a";
+        let mut lines: Vec<String> = made.split('|').map(String::from).collect();
+        lines.extend((0..100).map(|_| odd_command(&mut random).join(" ")));
+        let sent: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        theirs.send(sent.as_bytes());
+        ours.send(sent.as_bytes());
+        for (n, line) in lines.iter().enumerate() {
+            let [wanted, answer] = [&mut theirs, &mut ours].map(|client| {
+                client.reply().map(|reply| show(&reply)).expect("the connection is open")
+            });
+            assert_eq!(answer, wanted, "round {round}: {line} after {:#?}", &lines[..n]);
+        }
+    }
+    server.stop();
+}
+
 /// Objects of all types, small and large, go from Redis to us and back.
 #[test]
 fn dumped_objects_are_exchanged_with_redis() {

@@ -51,18 +51,20 @@ fn put(keyspace: &Keyspace, n: u64, bytes: usize) -> bool {
 /// could free any; their end.
 fn fill(keyspace: &Keyspace, from: u64, bytes: usize) -> u64 {
     let (mut next, mut refused_at) = (from, Instant::now());
-    let mut has_worked = false;
+    let mut rounds = 0;
     loop {
         if put(keyspace, next, bytes) {
-            (next, refused_at, has_worked) = (next + 1, Instant::now(), false);
+            (next, refused_at, rounds) = (next + 1, Instant::now(), 0);
         } else if refused_at.elapsed() < Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(20));
-        } else if has_worked {
+        } else if rounds == 2 {
             return next;
         } else {
-            // A busy machine may not have come to it in a second.
+            // A busy machine may not have come to it in a second; and what is left may be in the
+            // hands of another thread.
             while keyspace.engine().maintain(Budget::of(64 << 20)).is_ok_and(|done| done.more) {}
-            has_worked = true;
+            rounds += 1;
+            refused_at = Instant::now();
         }
     }
 }

@@ -474,9 +474,9 @@ fn lpos_args(args: Args<'_>) -> Done<Wanted> {
     let mut wanted = Wanted { rank: 1, count: None, len_max: u64::MAX };
     for at in (3..args.len()).step_by(2) {
         let positive = |what: &str| {
-            let number = parse_i64(args.get(at + 1)).ok_or_else(|| Failure::reply(NOT_INTEGER))?;
-            u64::try_from(number)
-                .map_err(|_| Failure::reply(format!("ERR {what} can't be negative")))
+            // Redis says so of what is no number, too.
+            let number = parse_i64(args.get(at + 1)).and_then(|number| u64::try_from(number).ok());
+            number.ok_or_else(|| Failure::reply(format!("ERR {what} can't be negative")))
         };
         if at + 1 == args.len() {
             return Err(Failure::reply(SYNTAX));
