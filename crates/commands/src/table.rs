@@ -74,7 +74,7 @@ impl Read {
         Read { keys_max, wants, answering, other_type: |_| WRONG_TYPE }
     }
 
-    /// The same, with an error of its own where a key holds another type: be it that its arguments
+    /// The read with an error of its own where a key holds another type: be it that its arguments
     /// are wrong, which Redis tells before it looks at the key.
     pub(crate) const fn with_other_type(self, other_type: fn(Args<'_>) -> &'static str) -> Self {
         Read { other_type, ..self }

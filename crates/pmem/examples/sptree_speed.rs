@@ -163,8 +163,8 @@ fn limits(place: &Place, bytes: u64) {
     place.remove_region("limits").expect("removed");
 }
 
-/// Ranges of 100 over leaves whose entries lie in order, as FAST&FAIR's do, below an index that costs
-/// nothing but a binary search: what keeping entries in order would give ranges at best.
+/// Ranges of 100 over leaves whose entries lie in order, as FAST&FAIR's do, below an index that
+/// costs nothing but a binary search: what keeping entries in order would give ranges at best.
 fn walk_in_order(place: &Place, entries: u64) {
     const LEAF_WORDS: u64 = 128;
     let mut keys: Vec<u64> = (0..entries).map(|n| u64::from_be_bytes(key(n, 0))).collect();

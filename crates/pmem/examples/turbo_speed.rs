@@ -105,6 +105,36 @@ fn limits(dir: &Path, bytes: u64, count: u64) -> Result<Limits> {
     }
     let xplines = bytes / 256;
     let mut prng = Prng::new(1);
+    let (fenced, shared) = write_limits(&region, xplines, count, &mut prng)?;
+    let mut sum = 0;
+    let mut read = |lines: u64| {
+        let began = Instant::now();
+        for _ in 0..count / BURST as u64 {
+            let all: [u64; BURST] = std::array::from_fn(|_| prng.below(xplines) * 256);
+            all.iter().for_each(|at| region.prefetch(*at));
+            if lines == 2 {
+                // Where the second line is, the first one says.
+                all.iter().for_each(|at| region.prefetch(at + 64 + (region.word(*at) & 64)));
+            }
+            for at in all {
+                sum += region.word(at + 64 * (lines - 1));
+            }
+        }
+        report(&format!("limit: {lines} line(s) of bursts of 32"), count, began)
+    };
+    let (two_lines, one_line) = (read(2), read(1));
+    println!("(read {sum})");
+    std::fs::remove_file(path).expect("removed");
+    Ok(Limits { fenced, shared, two_lines, one_line })
+}
+
+/// Writes a second with two flushes and two fences each, and with a fence for 32 of them.
+fn write_limits(
+    region: &impl Region,
+    xplines: u64,
+    count: u64,
+    prng: &mut Prng,
+) -> Result<(f64, f64)> {
     let began = Instant::now();
     for n in 0..count {
         let at = prng.below(xplines) * 256;
@@ -149,27 +179,7 @@ fn limits(dir: &Path, bytes: u64, count: u64) -> Result<Limits> {
         }
         region.fence()?;
     }
-    let shared = report("limit: two flushes each, a fence for 32", count, began);
-    let mut sum = 0;
-    let mut read = |lines: u64| {
-        let began = Instant::now();
-        for _ in 0..count / BURST as u64 {
-            let all: [u64; BURST] = std::array::from_fn(|_| prng.below(xplines) * 256);
-            all.iter().for_each(|at| region.prefetch(*at));
-            if lines == 2 {
-                // Where the second line is, the first one says.
-                all.iter().for_each(|at| region.prefetch(at + 64 + (region.word(*at) & 64)));
-            }
-            for at in all {
-                sum += region.word(at + 64 * (lines - 1));
-            }
-        }
-        report(&format!("limit: {lines} line(s) of bursts of 32"), count, began)
-    };
-    let (two_lines, one_line) = (read(2), read(1));
-    println!("(read {sum})");
-    std::fs::remove_file(path).expect("removed");
-    Ok(Limits { fenced, shared, two_lines, one_line })
+    Ok((fenced, report("limit: two flushes each, a fence for 32", count, began)))
 }
 
 fn insert_singles(turbo: &impl Engine, from: u64, to: u64) -> Result<()> {
@@ -288,8 +298,8 @@ fn measure_reads(turbo: &impl Engine, count: u64, limits: &Limits) -> Result<()>
     Ok(())
 }
 
-/// What two threads that write keys of the whole store cost each other: twice the time of one, on its
-/// processor, by that of two.
+/// What two threads that write keys of the whole store cost each other: twice the time of one, on
+/// its processor, by that of two.
 fn measure_two_threads(turbo: &impl Engine, count: u64) {
     let spent = |from: u64, to: u64| {
         let before = on_processor_ns();

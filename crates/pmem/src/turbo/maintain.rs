@@ -33,8 +33,9 @@ fn untidy(buckets: Buckets, tally: &Tally) -> Option<Untidy> {
         return Some(Untidy::Sparse(enough));
     }
     // A rebuild costs as much as a dozen deletes for each slot that it frees. Searches end at empty
-    // slots, so fewer deleted ones lengthen them if a quarter of those that are free are deleted: all
-    // keys of a shard that was four fifths full were replaced. One of each bucket is always empty.
+    // slots, so fewer deleted ones lengthen them if a quarter of those that are free are deleted:
+    // all keys of a shard that was four fifths full were replaced. One of each bucket is always
+    // empty.
     let deleted = u64::from(tally.deleted);
     let free = slots.saturating_sub(used + buckets.count);
     let is_long = deleted * 32 > slots && deleted * 4 > free;

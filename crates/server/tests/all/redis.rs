@@ -270,9 +270,9 @@ const ASKED: &str = "append bitcount bitfield bitfield_ro bitop bitpos copy decr
     msetnx persist pexpire pexpireat pexpiretime pfadd pfcount pfmerge psetex pttl rename renamenx \
     rpop rpoplpush rpush rpushx sadd scard sdiffstore set setbit setex setnx setrange sinterstore \
     sintercard sismember smismember smove srem strlen substr sunionstore swapdb touch ttl type \
-    unlink xack xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xrevrange xsetid xtrim zadd \
-    zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore \
-    zpopmax zpopmin zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex \
+    unlink xack xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xrevrange xsetid xtrim \
+    zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop \
+    zmscore zpopmax zpopmin zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex \
     zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscore \
     zunion zunionstore";
 
