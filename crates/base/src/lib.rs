@@ -58,7 +58,7 @@ pub use prefetch::{prefetch, prefetch_burst, prefetch_value};
 pub use prng::Prng;
 pub use published::Published;
 pub use ring::{RingReceiver, RingSender, ring};
-pub use shared::shared_len;
+pub use shared::{is_zero, shared_len};
 pub use striped::{Mine, Striped, thread_number};
 pub use tags::{TAG_GROUP, match_bytes, match_tags};
 pub use testing::{in_own_process, test_size};

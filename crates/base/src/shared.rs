@@ -1,4 +1,4 @@
-//! What two strings of bytes begin with.
+//! What two strings of bytes begin with, and whether there is anything in one.
 
 /// Bytes that both begin with.
 #[inline]
@@ -15,9 +15,31 @@ pub fn shared_len(one: &[u8], other: &[u8]) -> usize {
     from + rest.take_while(|(one, other)| one == other).count()
 }
 
+/// True if all bytes are zero, as those of a file that nothing was written to.
+///
+/// A comparison with zeroes takes many bytes at a time in every build; a loop over bytes that may
+/// end early takes one.
+#[inline]
+pub fn is_zero(bytes: &[u8]) -> bool {
+    static ZEROES: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROES.len()).all(|piece| *piece == ZEROES[..piece.len()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_bit_anywhere_is_not_zero() {
+        let mut bytes = vec![0; 3 * 4096 + 5];
+        assert!(is_zero(&[]) && is_zero(&bytes) && is_zero(&bytes[3..4096]));
+        for at in [0, 1, 4095, 4096, 8191, 12_287, 12_288, 12_292] {
+            bytes[at] = 0x80;
+            assert!(!is_zero(&bytes), "{at}");
+            assert!(is_zero(&bytes[..at]) && is_zero(&bytes[at + 1..]), "{at}");
+            bytes[at] = 0;
+        }
+    }
 
     #[test]
     fn strings_share_what_comes_before_the_first_difference() {

@@ -5,7 +5,7 @@
 //! are consecutive, and each record says which sequence was known to be durable when it was
 //! written: that tells a torn tail (legal: it was never acknowledged) from damage.
 
-use silica_base::Checksum;
+use silica_base::{Checksum, is_zero};
 
 /// Bytes of a record header.
 pub const HEADER_BYTES: usize = 24;
@@ -196,7 +196,7 @@ impl<'a> RecordReader<'a> {
     /// been durable.
     pub fn end(&self) -> End {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
-        if rest.iter().all(|byte| *byte == 0) {
+        if is_zero(rest) {
             return End::Clean;
         }
         let missing = self.next_sequence;

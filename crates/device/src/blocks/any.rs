@@ -6,7 +6,7 @@ use super::{
     FlashDrive, FlashImage, FlashImageOptions, FlashQueue, FlashResult, Geometry, ImageQueue,
     KernelZones, Operation, PageAddress, ZonedFlash,
 };
-use silica_base::{Error, ErrorKind, Result};
+use silica_base::{Error, ErrorKind, Result, is_zero};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -122,7 +122,7 @@ fn has_zeroes(path: &Path) -> Result<bool> {
     let mut head = vec![0; HEAD_BYTES];
     let read = File::open(path).and_then(|mut file| {
         let read = file.read(&mut head)?;
-        Ok(head[..read].iter().all(|byte| *byte == 0))
+        Ok(is_zero(&head[..read]))
     });
     read.map_err(|e| crate::os::failed("look at", path, e))
 }

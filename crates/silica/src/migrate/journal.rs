@@ -19,7 +19,7 @@
 use super::copy::{Place, Step, Sum};
 use crate::sealed::Kind;
 use log::{info, warn};
-use silica_base::{Format, checksum, read_varint, write_varint};
+use silica_base::{Format, checksum, is_zero, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, FileDevice, LogFile, Mode};
 use silica_engine::{Result, WriteBatch};
 use std::collections::BTreeSet;
@@ -427,7 +427,7 @@ fn read_keys(mut bytes: &[u8], keys: &mut BTreeSet<Vec<u8>>) -> bool {
         keys.insert(key.to_vec());
         bytes = &rest[key.len()..];
     }
-    bytes.iter().all(|byte| *byte == 0)
+    is_zero(bytes)
 }
 
 #[cfg(test)]

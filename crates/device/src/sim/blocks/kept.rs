@@ -1,5 +1,6 @@
 //! Bytes of a page as a simulated device keeps them: whole, or without their zeroes.
 
+use silica_base::is_zero;
 use std::sync::Arc;
 
 /// Zeroes are looked for in pieces of this many bytes, then in granules.
@@ -97,13 +98,6 @@ fn runs_of(bytes: &[u8]) -> Vec<(u32, u32)> {
         }
     }
     places
-}
-
-/// Looks at all bytes: without an early end the loop takes many at once.
-fn is_zero(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let any = words.iter().fold(0, |any, word| any | u64::from_le_bytes(*word));
-    any == 0 && rest.iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! that collects by itself.
 
 use crate::simulate::{Drive, DriveCounts, DriveDesign};
-use silica_base::Result;
+use silica_base::{Result, is_zero};
 use silica_lfs::{Burst, Fetch, Ground};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -148,7 +148,7 @@ impl Ground for SsdGround {
             assert_eq!(state.written[*segment as usize], *first, "pages are written in order");
             for (page, bytes) in (*first..).zip(pages.chunks_exact(self.shape.page_bytes)) {
                 let logical = self.logical(*segment, page);
-                match bytes.iter().all(|byte| *byte == 0) {
+                match is_zero(bytes) {
                     true => drop(state.contents.remove(&logical)),
                     false => drop(state.contents.insert(logical, bytes.into())),
                 }
