@@ -112,15 +112,13 @@ impl Lab {
         state.restart(seed);
         self.world.forget_observers();
         for words in changed.into_iter().chain(self.patched.drain(..)) {
-            words.for_each(|word| self.memory.set(word, base[word]));
+            self.memory.set_all(words.start, &base[words]);
         }
         true
     }
 
     fn patch(&mut self, first: usize, words: &[u64]) {
-        for (word, value) in (first..).zip(words) {
-            self.memory.set(word, *value);
-        }
+        self.memory.set_all(first, words);
         self.patched.push(first..first + words.len());
     }
 }

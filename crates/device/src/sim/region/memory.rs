@@ -76,6 +76,19 @@ impl Memory {
         self.word(number).store(value.to_le(), Ordering::Release);
     }
 
+    /// Sets the words from `first` on.
+    pub(super) fn set_all(&self, first: usize, values: &[u64]) {
+        let end = first + values.len();
+        if end > self.first || end > self.len() {
+            return (first..).zip(values).for_each(|(number, value)| self.set(number, *value));
+        }
+        // A crash's images are made by this: their words are nearly always in the first chunk.
+        let words = self.chunks[0].get().expect("the first chunk is always there");
+        for (word, value) in words[first..end].iter().zip(values) {
+            word.store(value.to_le(), Ordering::Release);
+        }
+    }
+
     /// The value of the word at `offset`, and everything that its writer did before.
     #[inline]
     pub(super) fn load(&self, offset: u64) -> u64 {
@@ -118,6 +131,20 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_words_are_set_wherever_they_are() {
+        let memory = Memory::holding(&[0; 6]);
+        memory.extend(40);
+        for (first, len) in [(0, 6), (2, 3), (4, 5), (6, 1), (11, 20), (39, 1), (0, 40), (7, 0)] {
+            let values: Vec<u64> = (0..len).map(|n| 100 * first + n + 1).collect();
+            memory.set_all(first as usize, &values);
+            assert_eq!(memory.values()[first as usize..][..values.len()], values, "{first}");
+        }
+        memory.cut(5);
+        let too_many = std::panic::AssertUnwindSafe(|| memory.set_all(4, &[1, 2]));
+        assert!(std::panic::catch_unwind(too_many).is_err());
+    }
 
     #[test]
     fn words_stay_while_more_are_added() {
