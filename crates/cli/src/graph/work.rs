@@ -87,7 +87,7 @@ pub(super) fn triangles(global: &Global, args: &GraphArgs, output: &mut Output) 
         })?;
         drop(bar);
         let seconds = started.elapsed().as_secs_f64();
-        output.answer(format!("{count} triangles in {seconds:.2} s"))?;
+        output.line(format!("{count} triangles in {seconds:.2} s"))?;
         output.object().insert("triangles".into(), count.into());
         output.object().insert("run_seconds".into(), seconds.into());
         Ok(())

@@ -102,6 +102,10 @@ fn forms_and_media_give_the_same_answers() {
         assert_eq!(of(&binary, &["--flash", arg(&flash)]), expected);
         assert_eq!(of(&binary, &["--files", arg(&files)]), expected);
     }
+    // Whoever reads text is told the number, too, as no exit code tells it.
+    let count = json(&["graph", "triangles", arg(&text), "--json"])["triangles"].to_string();
+    let told = run(&["graph", "triangles", arg(&text)]);
+    assert!(said(&told).contains(&format!("{count} triangles in ")), "{}", said(&told));
     // The shards were there after the first program.
     let again = json(&["graph", "bfs", arg(&binary), "--flash", arg(&flash), "--json"]);
     assert_eq!(again["reused"], true);
