@@ -460,7 +460,7 @@ fn threads_see_whole_values() {
         let (stamps, found) = (AtomicU64::new(1), AtomicU64::new(0));
         let write = |seed| {
             let mut prng = Prng::new(seed);
-            let least = test_size(40, 3000, 200_000);
+            let least = test_size(40, 1500, 200_000);
             // As long as the reader has not had its turn, there is something to read.
             let goes_on = |n| n < least || (found.load(Relaxed) == 0 && n < 1_000_000);
             for _ in (0..).take_while(|n| goes_on(*n)) {

@@ -104,7 +104,7 @@ fn rq_on_a_server_that_is_killed() {
         let mut work = program(&server, "work", round);
         work.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut child = work.spawn().expect("the program starts");
-        wait_for_jobs(&mut child, &dir, 50 + prng.below(200));
+        wait_for_jobs(&mut child, &dir, 20 + prng.below(80));
         std::thread::sleep(Duration::from_micros(prng.below(10_000)));
         server.kill();
         let is_good = child.wait().expect("own child").success();
@@ -123,7 +123,7 @@ fn wait_for_jobs(child: &mut Child, dir: &Path, wanted: u64) {
     while count() < begin + wanted {
         let runs = child.try_wait().expect("own child").is_none();
         assert!(runs && Instant::now() < end, "{wanted} jobs do not run: {}", log_in(dir));
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

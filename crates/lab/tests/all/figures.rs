@@ -221,6 +221,10 @@ fn prism_has_all_three_cases_and_flash_copies_nothing_below_the_file_system() {
     for figure in ["table-3.1", "figure-3.10"] {
         assert!(figures.contains(figure), "{figures:?}");
     }
+    for load in ["fileserver", "webserver", "varmail"] {
+        let is_of = |row: &&Value| row["metric"].as_str().unwrap().starts_with(load);
+        assert_eq!(rows.0.iter().filter(is_of).count(), 15, "{load}");
+    }
     let copies: Vec<f64> = rows
         .0
         .iter()

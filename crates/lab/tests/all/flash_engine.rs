@@ -129,7 +129,7 @@ const OFF_MAX: f64 = 0.05;
 
 #[test]
 fn the_model_foretells_what_the_engine_does() {
-    let requests = test_size(200_000, 300_000, 3_000_000);
+    let requests = test_size(200_000, 200_000, 3_000_000);
     for words in WORKLOADS {
         let (workload, _) = describe(words).unwrap();
         let [hits, written, erases] = engine(&workload, requests);
@@ -145,7 +145,7 @@ fn the_model_foretells_what_the_engine_does() {
 /// Entries of unlike sizes count by their mean.
 #[test]
 fn the_model_foretells_entries_of_many_sizes() {
-    let requests = test_size(200_000, 300_000, 3_000_000);
+    let requests = test_size(200_000, 200_000, 3_000_000);
     let (plain, _) = describe("keys=100k gets=90 puts=10 zipf=0.9").unwrap();
     let sizes = [(40.0, 4.0), (200.0, 3.0), (600.0, 2.0), (1500.0, 0.5)];
     let value_bytes = Sizes::weighted(sizes.to_vec()).unwrap();

@@ -42,7 +42,7 @@ fn assert_near(what: &str, predicted: f64, measured: f64) {
 
 #[test]
 fn media_volume_is_as_predicted() {
-    let scale = test_size(50, 100, 1000) as f64 / 1000.0;
+    let scale = test_size(50, 50, 1000) as f64 / 1000.0;
     let rows = pmem::rows(pmem::Of::Both, scale, 1, &mut |_, _| ()).expect("simulated");
     type Case = (&'static str, &'static str, f64, &'static [(&'static str, u64)]);
     let cases: [Case; 6] = [

@@ -102,7 +102,7 @@ fn batches_amid_readers() {
 
 #[test]
 fn linearizable() {
-    let histories = test_size(300, 10_000, 100_000);
+    let histories = test_size(300, 2_000, 100_000);
     for (usual, eviction) in (1..).zip(POLICIES) {
         testkit::linearizable(&mut large(eviction), seed(usual), histories);
         testkit::linearizable(&mut MicaHarness::new(16 * MIB, 1, eviction), seed(9), histories);

@@ -150,13 +150,13 @@ fn conformance() {
             (1..).zip(["fifo", "lru", "approximate-lru", "second-chance", "none"])
         {
             testkit::basics(&mut harness(64 * MIB, eviction, owners_read));
-            let operations = test_size(2_000, 50_000, 50_000);
+            let operations = test_size(2_000, 10_000, 50_000);
             testkit::differential(&mut harness(64 * MIB, eviction, owners_read), seed, operations);
-            let operations = test_size(2_000, 100_000, 50_000_000);
+            let operations = test_size(2_000, 20_000, 50_000_000);
             testkit::differential(&mut harness(MIB / 4, eviction, owners_read), seed, operations);
             let large = &mut harness(64 * MIB, eviction, owners_read);
-            testkit::linearizable(large, seed, test_size(100, 10_000, 100_000));
-            testkit::concurrent_readers(large, seed, 2, test_size(1_000, 20_000, 20_000));
+            testkit::linearizable(large, seed, test_size(100, 1_000, 100_000));
+            testkit::concurrent_readers(large, seed, 2, test_size(1_000, 10_000, 20_000));
         }
         testkit::iteration(&mut harness(64 * MIB, "fifo", owners_read), 1, 500);
     }

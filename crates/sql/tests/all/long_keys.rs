@@ -60,7 +60,7 @@ type Outcome = (Result<Vec<Vec<Value>>, SqlError>, i64, bool);
 
 #[test]
 fn long_keys_do_what_they_do_on_sqlites_storage() {
-    for seed in 0..test_size(2, 6, 100) {
+    for seed in 0..test_size(2, 4, 100) {
         let scratch = tempfile::tempdir().expect("a directory");
         let options = if seed % 2 == 1 { "&transaction_bytes=100KiB" } else { "" };
         let mut both = ["silica", "sqlite"].map(|name| open(scratch.path(), name, options));
@@ -74,7 +74,7 @@ fn long_keys_do_what_they_do_on_sqlites_storage() {
             .expect("made");
         }
         let mut prng = Prng::new(seed);
-        for n in 0..test_size(400, 1_000, 5_000) {
+        for n in 0..test_size(400, 700, 5_000) {
             let statement = statement(&mut prng);
             let [ours, theirs] = both.each_mut().map(|sql| outcome(sql, &statement));
             assert!(

@@ -112,7 +112,7 @@ fn memtables_stay_inside_the_number_however_many_buckets_there_are() {
         [("first_buckets", 1000), ("memory_bytes", 1 << 20), ("memtable_bytes_max", 24 << 10)];
     let wip = open(&device(), &limits).expect("it opens");
     let mut shared = 0.0;
-    let puts = test_size(30_000, 50_000, 3_000_000);
+    let puts = test_size(30_000, 30_000, 3_000_000);
     for n in 0..puts {
         wip.put(&key(n), &[3; 40], Durability::Buffered).expect("a put");
         // Whoever asks for them waits for a look at every bucket.
@@ -288,16 +288,18 @@ fn most_space(percent: u64, is_attended: bool) -> (f64, f64) {
         ("runs_max", 20),
         ("space_amplification_percent_max", percent),
     ];
-    let (device, mut prng, mut model) = (device(), Prng::new(2), BTreeMap::new());
+    // Bytes of each key's entry, by its number.
+    let (device, mut prng, mut model) = (device(), Prng::new(2), vec![0; keys as usize]);
     let wip = open(&device, &limits).expect("it opens");
     let (mut live, mut first, mut later): (u64, f64, f64) = (0, 0.0, 0.0);
-    for n in 0..test_size(6, 20, 100) * keys {
-        let key = key(if n < keys { n } else { prng.below(keys) });
+    for n in 0..test_size(6, 8, 100) * keys {
+        let number = if n < keys { n } else { prng.below(keys) };
+        let key = key(number);
         let value = vec![n as u8; 40 + prng.below(80) as usize];
         wip.put(&key, &value, Durability::Buffered).expect("a put");
         let bytes = (key.len() + value.len()) as u64;
         live += bytes;
-        live -= model.insert(key, bytes).unwrap_or(0);
+        live -= std::mem::replace(&mut model[number as usize], bytes);
         if is_attended && n % 64 == 0 {
             wip.maintain(Budget::amid_work(256 << 10)).expect("maintenance");
         }

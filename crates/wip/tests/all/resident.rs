@@ -153,7 +153,7 @@ fn large_buckets_of_small_entries() {
 #[test]
 fn writes_without_gets() {
     in_own_process("resident::writes_without_gets", || {
-        let entries = test_size(1_000_000, 3_000_000, 10_000_000);
+        let entries = test_size(1_000_000, 2_000_000, 10_000_000);
         let (memory_bytes, bucket_bytes_max) = (64 << 20, 0);
         let load = Load { memory_bytes, bucket_bytes_max, entries, step: 1, only_writes: true };
         assert_resident_bytes_stay_within_the_number(&load);

@@ -169,7 +169,7 @@ pub(crate) fn differ(requests: &Requests) {
         }
         clients.iter_mut().for_each(|client| drop(client.ask("FLUSHALL")));
         let mut log: Vec<String> = Vec::new();
-        for _ in 0..test_size(700, 5000, 300_000) {
+        for _ in 0..test_size(700, 3000, 300_000) {
             let mut lines = Vec::new();
             let depth = if random.one_in(3) { 40 } else { 4 };
             for _ in 0..=random.below(depth) {
