@@ -66,7 +66,8 @@ const MECHANISMS: &[(&str, &[&str], &[&str])] = &[
     ("cuckoo", &["--keys", "100000"], &["occupancy", "inserts_per_second", "lookups_per_second"]),
 ];
 
-/// Runs all of them with the binary that the tests were built with.
+/// Runs all of them with the binary that the tests were built with, but for those of
+/// [`run_alone`].
 pub fn run(steps: &mut Steps) {
     let binary = steps.target().join("debug/silica");
     let scratch = steps.target().join("xtask");
@@ -82,7 +83,6 @@ pub fn run(steps: &mut Steps) {
     steps.inside("figures of DIDACache", || didacache(&binary, &scratch));
     steps.inside("figures of the graph engine", || graph(&binary, &scratch));
     steps.inside("figures of TurboHash and SPTree", || pmem(&binary, &scratch));
-    steps.inside("figures of the file system", || lfs(&binary, &scratch));
     steps.inside("benchmark replay", || replay(&binary, &scratch));
     let (root, target) = (steps.root().to_path_buf(), steps.target().to_path_buf());
     steps.inside("build of examples", || build_examples(&root, &scratch));
@@ -91,7 +91,6 @@ pub fn run(steps: &mut Steps) {
     steps.command("the way through C at toy size", overhead.arg("1000"), LIMIT);
     steps.inside("simulators", || simulators(&target, &scratch));
     steps.inside("modes of mica by cores", || modes(&target, &scratch));
-    steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
     steps.inside("benchmark models", || models(&binary, &scratch));
     steps.inside("benchmark models, swept and drawn", || swept(&binary, &scratch));
     steps.inside("benchmark level sizes", || chosen_levels(&binary, &scratch));
@@ -102,6 +101,13 @@ pub fn run(steps: &mut Steps) {
             object(&mut command, &scratch, fields).map(drop)
         });
     }
+}
+
+/// Runs what loses datagrams if others keep the processors busy.
+pub fn run_alone(steps: &mut Steps) {
+    let binary = steps.target().join("debug/silica");
+    let scratch = steps.target().join("xtask");
+    steps.inside("benchmark datagrams", || datagrams(&binary, &scratch));
 }
 
 /// With everything that the workspace was built with, so that nothing is built anew for them.
@@ -292,28 +298,6 @@ fn pmem(binary: &Path, scratch: &Path) -> Result<(), String> {
     match is_whole && written["rows"] == found["rows"] {
         true => Ok(()),
         false => Err(format!("rows of TurboHash and SPTree are missing: {found}")),
-    }
-}
-
-/// Figures of the file system on flash and on a conventional drive: no page is copied by the flash.
-fn lfs(binary: &Path, scratch: &Path) -> Result<(), String> {
-    let out = scratch.join("lfs");
-    let _ = std::fs::remove_dir_all(&out);
-    let mut command = bench(binary, "figures");
-    command.args(["lfs", "--scale", "0.004", "--out"]).arg(&out);
-    let found = object(&mut command, scratch, &["rows", "files"])?;
-    let rows: Vec<&Value> = found["rows"].as_array().into_iter().flatten().collect();
-    let of_loads = ["fileserver", "webserver", "varmail"].iter().all(|load| {
-        let has = |row: &&&Value| row["metric"].as_str().is_some_and(|m| m.starts_with(load));
-        rows.iter().filter(has).count() == 15
-    });
-    let copies = |row: &&&Value| {
-        let is_of = row["metric"].as_str().is_some_and(|metric| metric.contains("flash copies"));
-        is_of && row["scheme"] == "ULFS-Prism"
-    };
-    match of_loads && rows.iter().filter(copies).all(|row| row["value"] == 0.0) {
-        true => Ok(()),
-        false => Err(format!("rows of the file system are missing: {found}")),
     }
 }
 

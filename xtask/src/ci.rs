@@ -27,8 +27,8 @@ pub fn run(root: &Path) -> bool {
     zoned::step_if_there(&mut steps);
     steps.inside("generated docs", || docs::run(root, true));
     steps.inside("the pages as a site", || site::make(root).map(drop));
-    bench::run(&mut steps);
-    compare::run(&mut steps);
+    compare::run(&mut steps, bench::run);
+    bench::run_alone(&mut steps);
     steps.close()
 }
 

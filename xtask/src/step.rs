@@ -16,6 +16,7 @@ pub struct Steps {
     passed: u64,
     failed: u64,
     times: Vec<(Duration, String)>,
+    begun: Instant,
     /// Seconds of processor that the steps before have used.
     used: f64,
 }
@@ -36,7 +37,8 @@ impl Steps {
         let target = target(root);
         fs::create_dir_all(target.join("xtask")).expect("the target directory can be written");
         let root = root.to_path_buf();
-        Steps { root, target, passed: 0, failed: 0, times: Vec::new(), used: 0.0 }
+        let (times, begun) = (Vec::new(), Instant::now());
+        Steps { root, target, passed: 0, failed: 0, times, begun, used: 0.0 }
     }
 
     /// The workspace.
@@ -53,8 +55,29 @@ impl Steps {
     pub fn inside(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> bool {
         let start = Instant::now();
         let result = work();
+        self.inside_done(name, start.elapsed(), result)
+    }
+
+    /// A step done in this process, counted as one, beside those of `meanwhile`, which end first in
+    /// the account. What they use of processors is told as one sum.
+    pub fn beside(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> Result<(), String> + Send,
+        meanwhile: impl FnOnce(&mut Steps),
+    ) -> bool {
+        let start = Instant::now();
+        let (result, time) = std::thread::scope(|scope| {
+            let step = scope.spawn(|| (work(), start.elapsed()));
+            meanwhile(self);
+            step.join().unwrap_or_else(|_| (Err("the step panicked".into()), start.elapsed()))
+        });
+        self.inside_done(name, time, result)
+    }
+
+    fn inside_done(&mut self, name: &str, time: Duration, result: Result<(), String>) -> bool {
         let good = result.is_ok();
-        self.account(name, start, u64::from(good), u64::from(!good));
+        self.account(name, time, u64::from(good), u64::from(!good));
         if let Err(why) = result {
             print_tail(&why);
         }
@@ -65,7 +88,7 @@ impl Steps {
     pub fn command(&mut self, name: &str, command: &mut Command, limit: Duration) -> bool {
         let start = Instant::now();
         let outcome = self.finish(name, command, limit);
-        self.account(name, start, u64::from(outcome.good), u64::from(!outcome.good));
+        self.account(name, start.elapsed(), u64::from(outcome.good), u64::from(!outcome.good));
         self.explain(name, &outcome);
         outcome.good
     }
@@ -79,7 +102,7 @@ impl Steps {
             self.skip(name, excuse);
             return;
         }
-        self.account(name, start, u64::from(outcome.good), u64::from(!outcome.good));
+        self.account(name, start.elapsed(), u64::from(outcome.good), u64::from(!outcome.good));
         self.explain(name, &outcome);
     }
 
@@ -102,7 +125,7 @@ impl Steps {
     fn tests_done(&mut self, name: &str, start: Instant, outcome: &Outcome) -> bool {
         let (passed, failed) = count_tests(&outcome.output);
         let failed = if outcome.good { failed } else { failed.max(1) };
-        self.account(name, start, passed, failed);
+        self.account(name, start.elapsed(), passed, failed);
         self.explain(name, outcome);
         for (seconds, test) in slow_tests(&outcome.output) {
             println!("      {seconds:7.1} s  {test}");
@@ -120,7 +143,7 @@ impl Steps {
             outcome.output.lines().filter(is).count() as u64
         };
         let failed = ended(" FAILED").max(u64::from(!outcome.good && !outcome.stopped));
-        self.account(name, start, ended(" ok"), failed);
+        self.account(name, start.elapsed(), ended(" ok"), failed);
         if outcome.stopped {
             println!("      stopped after {} s; what had not ended did not fail", limit.as_secs());
         }
@@ -138,8 +161,7 @@ impl Steps {
     /// Prints the slowest steps and the totals, the last line alone; true where nothing failed.
     pub fn close(mut self) -> bool {
         self.times.sort_by(|a, b| b.cmp(a));
-        let total: Duration = self.times.iter().map(|t| t.0).sum();
-        println!("\nslowest of {:.0} s:", total.as_secs_f64());
+        println!("\nslowest of {:.0} s:", self.begun.elapsed().as_secs_f64());
         for (time, name) in self.times.iter().take(5) {
             println!("      {:7.1} s  {name}", time.as_secs_f64());
         }
@@ -147,8 +169,7 @@ impl Steps {
         self.failed == 0
     }
 
-    fn account(&mut self, name: &str, start: Instant, passed: u64, failed: u64) {
-        let time = start.elapsed();
+    fn account(&mut self, name: &str, time: Duration, passed: u64, failed: u64) {
         self.passed += passed;
         self.failed += failed;
         let word = if failed == 0 { "ok  " } else { "FAIL" };
@@ -359,6 +380,28 @@ test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; 
             assert_eq!(steps.tests_within("a part", &mut command, limit), good);
         }
         assert_eq!((steps.passed, steps.failed), (1, 1));
+        let _ = fs::remove_dir_all(root);
+    }
+
+    #[test]
+    fn a_step_beside_others_counts_whatever_it_does() {
+        let root = std::env::temp_dir().join(format!("xtask-beside-{}", std::process::id()));
+        let mut steps = Steps::new(&root);
+        let (told, tells) = std::sync::mpsc::channel();
+        // Each waits for the other: they are side by side.
+        let (back, answer) = std::sync::mpsc::channel();
+        let work = move || {
+            told.send(()).map_err(|e| e.to_string())?;
+            answer.recv().map_err(|e| e.to_string())
+        };
+        let good = steps.beside("first", work, |steps| {
+            steps.inside("second", || tells.recv().map_err(|e| e.to_string()));
+            back.send(()).unwrap();
+        });
+        assert!(good && (steps.passed, steps.failed) == (2, 0));
+        assert!(!steps.beside("it fails", || Err("no".into()), |_| ()));
+        assert!(!steps.beside("it panics", || panic!("a step"), |_| ()));
+        assert_eq!((steps.passed, steps.failed), (2, 2));
         let _ = fs::remove_dir_all(root);
     }
 

@@ -11,7 +11,7 @@ mod parts;
 
 use crate::setup;
 use crate::step::{cargo, target};
-use package::Stage;
+use package::{Effort, Stage};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +71,7 @@ pub fn make(root: &Path) -> Result<PathBuf, String> {
     let out = target(root).join("dist");
     parts::emptied(&out)?;
     let program = program(root)?;
-    let stage = Stage::new(root, &program, &target(root).join("xtask/dist"))?;
+    let stage = Stage::new(root, &program, &target(root).join("xtask/dist"), Effort::Small)?;
     let (archive, deb) = (stage.archive(&out)?, stage.deb(&out)?);
     checked(root, &stage, &archive, deb.as_deref())?;
     let wheel = crate::bindings::python(root, &stage.program())?;
@@ -92,7 +92,7 @@ pub fn of_tests(root: &Path) -> Result<(), String> {
     let target = target(root);
     let (program, out) = (target.join("debug/silica"), target.join("xtask/packages"));
     parts::emptied(&out)?;
-    let stage = Stage::new(root, &program, &target.join("xtask/dist"))?;
+    let stage = Stage::new(root, &program, &target.join("xtask/dist"), Effort::Quick)?;
     checked(root, &stage, &stage.archive(&out)?, stage.deb(&out)?.as_deref())
 }
 

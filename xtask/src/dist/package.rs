@@ -9,6 +9,26 @@ pub struct Stage {
     root: PathBuf,
     version: String,
     directory: PathBuf,
+    effort: Effort,
+}
+
+/// How hard packing tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Small files, as xz makes them by itself.
+    Small,
+    /// A ninth of the time: whoever only looks at what was packed needs no small files.
+    Quick,
+}
+
+impl Effort {
+    /// The level of xz.
+    fn level(self) -> u32 {
+        match self {
+            Effort::Small => 6,
+            Effort::Quick => 0,
+        }
+    }
 }
 
 /// Shells, and where the package puts what they want to know.
@@ -20,7 +40,12 @@ const COMPLETIONS: [(&str, &str, &str); 3] = [
 
 impl Stage {
     /// Makes the parts with `program` in `directory`.
-    pub fn new(root: &Path, program: &Path, directory: &Path) -> Result<Self, String> {
+    pub fn new(
+        root: &Path,
+        program: &Path,
+        directory: &Path,
+        effort: Effort,
+    ) -> Result<Self, String> {
         parts::emptied(directory)?;
         let said = run(Command::new(program).arg("--version"))?;
         let version = said.split_whitespace().last().ok_or("a program without a version")?;
@@ -28,6 +53,7 @@ impl Stage {
             root: root.to_path_buf(),
             version: version.to_string(),
             directory: directory.to_path_buf(),
+            effort,
         };
         let mut strip = Command::new("strip");
         run(strip.arg("-o").arg(stage.part("silica")).arg(program))?;
@@ -83,6 +109,7 @@ impl Stage {
         let archive = out.join(format!("{name}.tar.xz"));
         let mut tar = Command::new("tar");
         tar.args(["--create", "--xz", "--owner=0", "--group=0", "--sort=name", "--file"]);
+        tar.env("XZ_OPT", format!("-{}", self.effort.level()));
         run(tar.arg(&archive).arg("--directory").arg(self.part("archive")).arg(name))?;
         Ok(archive)
     }
@@ -130,7 +157,8 @@ impl Stage {
         parts::written(&tree.join("DEBIAN/conffiles"), b"/etc/silica/silica.toml\n")?;
         let deb = out.join(format!("silica_{version}_{architecture}.deb"));
         let mut pack = Command::new("dpkg-deb");
-        run(pack.args(["--root-owner-group", "-Zxz", "--build"]).arg(&tree).arg(&deb))?;
+        pack.args(["--root-owner-group", "-Zxz", &format!("-z{}", self.effort.level())]);
+        run(pack.arg("--build").arg(&tree).arg(&deb))?;
         Ok(Some(deb))
     }
 }
