@@ -117,7 +117,7 @@ fn readers_of_tables_that_are_merged_and_removed_find_what_was_there() {
             })
             .collect();
         let mut prng = Prng::new(7);
-        let rounds = test_size(20, 150, 2000);
+        let rounds = test_size(20, 60, 2000);
         for round in 2..rounds as u64 {
             for _ in 0..KEYS / 2 {
                 put(prng.below(KEYS), round);
