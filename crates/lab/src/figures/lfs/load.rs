@@ -3,8 +3,8 @@
 //! gamma-distributed with shape 1.5). Contents are zeroes. Reads go through a page cache that
 //! forgets what was used least recently.
 
-use silica_base::{Error, ErrorKind, Prng, Result};
-use silica_lfs::{Fault, Ground, Ino, Kind, Lfs, LfsResult, Make, ROOT, Time};
+use super::files::{Files, ROOT};
+use silica_base::{Prng, Result};
 use std::collections::BTreeMap;
 
 /// A personality.
@@ -52,21 +52,21 @@ const WIDTH: u64 = 20;
 
 /// Pages that the kernel would keep.
 struct PageCache {
-    by_page: BTreeMap<(Ino, u64), u64>,
-    by_use: BTreeMap<u64, (Ino, u64)>,
+    by_page: BTreeMap<(u64, u64), u64>,
+    by_use: BTreeMap<u64, (u64, u64)>,
     uses: u64,
     pages_max: usize,
 }
 
 impl PageCache {
     /// True if the page is there; it is from now on.
-    fn use_page(&mut self, ino: Ino, page: u64) -> bool {
+    fn use_page(&mut self, file: u64, page: u64) -> bool {
         self.uses += 1;
-        let old = self.by_page.insert((ino, page), self.uses);
+        let old = self.by_page.insert((file, page), self.uses);
         if let Some(old) = old {
             self.by_use.remove(&old);
         }
-        self.by_use.insert(self.uses, (ino, page));
+        self.by_use.insert(self.uses, (file, page));
         if self.by_page.len() > self.pages_max
             && let Some((_, page)) = self.by_use.pop_first()
         {
@@ -77,39 +77,30 @@ impl PageCache {
 }
 
 /// A load on a file system.
-pub(super) struct Load<'l, G> {
-    lfs: &'l Lfs<G>,
+pub(super) struct Load<'f> {
+    pub(super) on: Box<dyn Files + 'f>,
     personality: Personality,
     prng: Prng,
     cache: PageCache,
-    directories: Vec<Ino>,
+    directories: Vec<u64>,
     /// Files that exist: directory and number in its name.
-    files: Vec<(Ino, u64, Ino)>,
-    log: Ino,
+    files: Vec<(u64, u64, u64)>,
+    log: u64,
     next: u64,
     /// Operations so far, as Filebench counts them: each step of a client is one.
     pub(super) operations: u64,
 }
 
-fn failed(fault: Fault) -> Error {
-    match fault {
-        Fault::Store(error) => error,
-        fault => Error::new(ErrorKind::Full, format!("the load does not fit: {fault}")),
-    }
-}
-
-const NOW: Time = Time { seconds: 0, nanoseconds: 0 };
-
-impl<'l, G: Ground> Load<'l, G> {
+impl<'f> Load<'f> {
     /// Fills the file system to a share of what it holds.
     pub(super) fn new(
-        lfs: &'l Lfs<G>,
+        on: Box<dyn Files + 'f>,
         personality: Personality,
         fill: f64,
         cached: f64,
         seed: u64,
     ) -> Result<Self> {
-        let pages = lfs.usage().pages as f64;
+        let pages = on.usage()?.pages as f64;
         let cache = PageCache {
             by_page: BTreeMap::new(),
             by_use: BTreeMap::new(),
@@ -117,7 +108,7 @@ impl<'l, G: Ground> Load<'l, G> {
             pages_max: (pages * cached) as usize,
         };
         let mut load = Load {
-            lfs,
+            on,
             personality,
             prng: Prng::new(seed),
             cache,
@@ -127,17 +118,12 @@ impl<'l, G: Ground> Load<'l, G> {
             next: 0,
             operations: 0,
         };
-        load.log = load.make(ROOT, b"log", Kind::File).map_err(failed)?;
-        while (lfs.usage().free_pages as f64) > pages * (1.0 - fill) {
-            load.create().map_err(failed)?;
+        load.log = load.on.make(ROOT, "log", false)?;
+        while (load.on.usage()?.free_pages as f64) > pages * (1.0 - fill) {
+            load.create()?;
         }
-        lfs.sync().map_err(failed)?;
+        load.on.sync()?;
         Ok(load)
-    }
-
-    fn make(&self, parent: Ino, name: &[u8], kind: Kind) -> LfsResult<Ino> {
-        let what = Make { kind, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: b"" };
-        self.lfs.make(parent, name, &what, NOW)
     }
 
     /// Bytes drawn from the gamma distribution of shape 1.5 with this mean.
@@ -148,63 +134,63 @@ impl<'l, G: Ground> Load<'l, G> {
         ((exponential + normal * normal / 2.0) * mean / 1.5).max(1.0) as u64
     }
 
-    fn append(&mut self, ino: Ino, bytes: u64) -> LfsResult<()> {
-        let begin = self.lfs.write(ino, None, &vec![0; bytes as usize], NOW)?;
-        let page_bytes = self.lfs.page_bytes() as u64;
+    fn append(&mut self, file: u64, bytes: u64) -> Result<()> {
+        let begin = self.on.append(file, bytes)?;
+        let page_bytes = self.on.page_bytes();
         for page in begin / page_bytes..=(begin + bytes - 1) / page_bytes {
-            self.cache.use_page(ino, page);
+            self.cache.use_page(file, page);
         }
         Ok(())
     }
 
-    fn create(&mut self) -> LfsResult<Ino> {
+    fn create(&mut self) -> Result<u64> {
         let number = self.next;
         self.next += 1;
         if (self.directories.len() as u64) * WIDTH <= self.files.len() as u64 {
             let name = format!("d{}", self.directories.len());
-            let directory = self.make(ROOT, name.as_bytes(), Kind::Directory)?;
+            let directory = self.on.make(ROOT, &name, true)?;
             self.directories.push(directory);
         }
         let directory = self.directories[self.prng.below(self.directories.len() as u64) as usize];
-        let ino = self.make(directory, number.to_string().as_bytes(), Kind::File)?;
+        let file = self.on.make(directory, &number.to_string(), false)?;
         let bytes = self.bytes(self.personality.file_bytes());
-        self.files.push((directory, number, ino));
-        self.append(ino, bytes)?;
-        Ok(ino)
+        self.files.push((directory, number, file));
+        self.append(file, bytes)?;
+        Ok(file)
     }
 
-    fn any(&mut self) -> Ino {
+    fn any(&mut self) -> u64 {
         self.files[self.prng.below(self.files.len() as u64) as usize].2
     }
 
-    fn delete(&mut self) -> LfsResult<()> {
+    fn delete(&mut self) -> Result<()> {
         let at = self.prng.below(self.files.len() as u64) as usize;
-        let (directory, number, _) = self.files.swap_remove(at);
-        self.lfs.unlink(directory, number.to_string().as_bytes(), NOW)
+        let (directory, number, file) = self.files.swap_remove(at);
+        self.on.unlink(directory, &number.to_string(), file)
     }
 
-    fn read(&mut self, ino: Ino) -> LfsResult<()> {
-        let size = self.lfs.attributes(ino)?.0.size;
-        let page_bytes = self.lfs.page_bytes() as u64;
+    fn read(&mut self, file: u64) -> Result<()> {
+        let size = self.on.bytes(file)?;
+        let page_bytes = self.on.page_bytes();
         let mut missed: Option<(u64, u64)> = None;
         for page in 0..size.div_ceil(page_bytes) {
-            if !self.cache.use_page(ino, page) {
+            if !self.cache.use_page(file, page) {
                 let (first, _) = missed.unwrap_or((page, page));
                 missed = Some((first, page + 1));
             }
         }
         if let Some((first, end)) = missed {
-            let mut bytes = vec![0; ((end - first) * page_bytes) as usize];
-            self.lfs.read(ino, first * page_bytes, &mut bytes)?;
+            let end = size.min(end * page_bytes);
+            self.on.read(file, first * page_bytes, end - first * page_bytes)?;
         }
         Ok(())
     }
 
     /// Deletes until a fifth of the file system is free: appends make files longer, and a load does
     /// not run on a full one. These deletes do not count.
-    fn keep_room(&mut self) -> LfsResult<()> {
-        let wanted = self.lfs.usage().pages / 5;
-        while self.lfs.usage().free_pages < wanted {
+    fn keep_room(&mut self) -> Result<()> {
+        let wanted = self.on.usage()?.pages / 5;
+        while self.on.usage()?.free_pages < wanted {
             self.delete()?;
         }
         Ok(())
@@ -213,10 +199,6 @@ impl<'l, G: Ground> Load<'l, G> {
     /// Lets every client do its list of operations once. Clients that sync do it at the same time,
     /// as threads do that wait for each other's sync.
     pub(super) fn round(&mut self) -> Result<()> {
-        self.try_round().map_err(failed)
-    }
-
-    fn try_round(&mut self) -> LfsResult<()> {
         let clients = self.personality.clients();
         match self.personality {
             Personality::Fileserver => {
@@ -241,9 +223,8 @@ impl<'l, G: Ground> Load<'l, G> {
                     self.append(self.log, APPEND_BYTES)?;
                     self.operations += 31;
                 }
-                let page_bytes = self.lfs.page_bytes() as u64;
-                if self.lfs.attributes(self.log)?.0.size > 512 * page_bytes {
-                    self.lfs.truncate(self.log, 0, NOW)?;
+                if self.on.bytes(self.log)? > 512 * self.on.page_bytes() {
+                    self.on.empty(self.log)?;
                 }
             }
             Personality::Varmail => {
@@ -252,14 +233,14 @@ impl<'l, G: Ground> Load<'l, G> {
                     self.delete()?;
                     self.create()?;
                 }
-                self.lfs.sync()?;
+                self.on.sync()?;
                 for _ in 0..clients {
                     let file = self.any();
                     self.read(file)?;
                     let bytes = self.bytes(APPEND_BYTES as f64);
                     self.append(file, bytes)?;
                 }
-                self.lfs.sync()?;
+                self.on.sync()?;
                 for _ in 0..clients {
                     let file = self.any();
                     self.read(file)?;
@@ -267,6 +248,6 @@ impl<'l, G: Ground> Load<'l, G> {
                 self.operations += 13 * clients as u64;
             }
         }
-        Ok(())
+        self.on.end_round()
     }
 }

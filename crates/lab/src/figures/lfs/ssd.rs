@@ -9,14 +9,17 @@ use std::sync::{Mutex, MutexGuard};
 
 /// What the drive is, from outside.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SsdShape {
-    pub(super) page_bytes: usize,
-    pub(super) segment_pages: u32,
-    pub(super) segments: u32,
+pub struct SsdShape {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Pages of a segment, which the drive does not know.
+    pub segment_pages: u32,
+    /// Segments of the drive.
+    pub segments: u32,
     /// How long a lane reads a page, transfer included.
-    pub(super) read_ns: u64,
+    pub read_ns: u64,
     /// The file system tells the drive which segments it gives back.
-    pub(super) trims: bool,
+    pub trims: bool,
 }
 
 /// A file system's segments on a conventional drive.

@@ -7,6 +7,7 @@ mod course;
 mod ect;
 mod ect_builds;
 mod ect_lookups;
+mod in_place;
 mod job;
 mod mica;
 mod mica_owners;

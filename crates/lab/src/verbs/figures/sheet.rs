@@ -8,8 +8,8 @@ use silica_console::Output;
 use silica_lab::figures::Row;
 use std::path::{Path, PathBuf};
 
-/// A chart: the rows of a figure whose metric begins so, a line for each scheme. A row is drawn at
-/// the first number of its metric.
+/// A chart: the rows of a figure with this part in their metric, a line for each scheme. A row is
+/// drawn at the first number of its metric; rows without numbers are bars.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawing {
     /// Name of the file, without its end.
@@ -174,17 +174,27 @@ fn draw(rows: &[Row], drawing: &Drawing, out: &Path) -> Result<Option<PathBuf>> 
             series.push(Series::new(scheme, points));
         }
     }
+    let file = out.join(format!("{}.svg", drawing.file));
     if series.is_empty() {
-        return Ok(None);
+        let bars = bars(of_figure());
+        if bars.is_empty() {
+            return Ok(None);
+        }
+        charts::draw(&[Panel::bars(drawing.title, drawing.y, bars)], &file)?;
+        return Ok(Some(file));
     }
     if drawing.x_powers {
         let least = series.iter().flat_map(Series::points).map(|point| point.0);
         axes.x_min = least.fold(f64::INFINITY, f64::min);
     }
     let panel = Panel::lines(drawing.title, drawing.x, drawing.y, series).with_axes(axes);
-    let file = out.join(format!("{}.svg", drawing.file));
     charts::draw(&[panel], &file)?;
     Ok(Some(file))
+}
+
+/// A bar for each row, with its scheme's name.
+fn bars<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(String, f64)> {
+    rows.map(|row| (row.scheme.clone(), row.value)).collect()
 }
 
 /// The first number of a metric's name: what a row of a figure is at.
@@ -218,7 +228,13 @@ mod tests {
         let text = std::fs::read_to_string(&file).unwrap();
         let other = Drawing { figure: "figure-2", ..drawing };
         assert_eq!(draw(&sheet.rows, &other, &out).unwrap(), None);
+        sheet.add("figure-3", "ours", "% more", 1.0, None);
+        sheet.add("figure-3", "theirs", "% more", 2.0, None);
+        let bars = Drawing { figure: "figure-3", metric: "more", ..drawing };
+        let file = draw(&sheet.rows, &bars, &out).unwrap().unwrap();
+        let bars = std::fs::read_to_string(&file).unwrap();
         let _ = std::fs::remove_dir_all(&out);
+        assert!(bars.contains("ours") && bars.contains("theirs"), "{bars}");
         assert_eq!(text.matches("stroke-width=\"2\"").count(), 2, "{text}");
     }
 }
