@@ -29,7 +29,6 @@ pub(super) fn write<D: FlashDevice>(core: &mut Core<D>, parts: &[Part]) -> Resul
     }
     // The mapping has the trims.
     core.trims.clear();
-    core.release_dying()?;
     for number in old {
         core.functions.trim(core.address(number))?;
     }

@@ -10,10 +10,6 @@ use silica_device::blocks::{
     Operation, Request,
 };
 
-/// Blocks that are given back together at most: one page of trims and one sync are for all of them.
-const RELEASED_TOGETHER: usize = 16;
-/// Free blocks below which a block is given back at once.
-const FREE_MIN: u32 = 8;
 /// Bytes of an entry of a page of trims.
 const TRIM_BYTES: usize = 24;
 /// Reads under way together at most: a few for each LUN of a large drive.
@@ -88,8 +84,6 @@ pub(super) struct Core<D> {
     has_spare: bool,
     /// Trims since the last page of trims.
     pub(super) trims: Vec<Trim>,
-    /// Blocks whose pages are all dead, which wait for the next page of trims and its sync.
-    dying: Vec<u32>,
     /// Blocks of trims and checkpoints, the oldest first.
     pub(super) meta: Vec<u32>,
     meta_frontier: Option<Frontier>,
@@ -123,7 +117,6 @@ impl<D: FlashDevice> Core<D> {
             data_bytes: if has_spare { page_bytes } else { page_bytes - HEADER_BYTES },
             has_spare,
             trims: Vec::new(),
-            dying: Vec::new(),
             meta: Vec::new(),
             meta_frontier: None,
             statistics: PolicyStatistics::default(),
@@ -144,18 +137,8 @@ impl<D: FlashDevice> Core<D> {
             let number = self.functions.geometry().index_of(given.block);
             return Ok(Frontier { number, next: 0 });
         }
-        let allocate = |functions: &Functions<D>| {
-            let channel = functions.idlest_channel().unwrap_or(0);
-            functions.allocate_reserved(channel, Mapping::Page)
-        };
-        let mut given = allocate(&self.functions);
-        let is_full = given.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-        // A page of trims may itself need the block.
-        let can_settle = self.trims.is_empty() || self.meta_frontier.is_some();
-        if is_full && can_settle && !self.dying.is_empty() {
-            self.settle()?;
-            given = allocate(&self.functions);
-        }
+        let channel = self.functions.idlest_channel().unwrap_or(0);
+        let given = self.functions.allocate_reserved(channel, Mapping::Page);
         let given = given.map_err(|error| match error.kind() {
             ErrorKind::Full => {
                 let statistics = self.functions.statistics();
@@ -357,31 +340,16 @@ impl<D: FlashDevice> Core<D> {
         Err(Error::new(ErrorKind::Corruption, message))
     }
 
-    /// Gives a block back whose pages are all dead: after a sync, with others unless few blocks are
-    /// free.
+    /// Gives a block back whose pages are all dead, after a sync.
     pub(super) fn release(&mut self, number: u32) -> Result<()> {
-        self.dying.push(number);
-        let statistics = self.functions.statistics();
-        let is_short = statistics.free + statistics.waiting < FREE_MIN;
-        match is_short || self.dying.len() >= RELEASED_TOGETHER {
-            true => self.settle(),
-            false => Ok(()),
-        }
+        self.settle()?;
+        Ok(self.functions.trim(self.address(number))?)
     }
 
-    /// Writes the trims, syncs, and gives back what is dead: it stays dead.
+    /// Writes the trims and syncs: what is dead stays dead.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.write_trims()?;
-        self.functions.sync()?;
-        self.release_dying()
-    }
-
-    /// Gives back the blocks that wait for that, if the flash says by now that they are dead.
-    pub(super) fn release_dying(&mut self) -> Result<()> {
-        while let Some(number) = self.dying.pop() {
-            self.functions.trim(self.address(number))?;
-        }
-        Ok(())
+        Ok(self.functions.sync()?)
     }
 
     fn write_trims(&mut self) -> Result<()> {

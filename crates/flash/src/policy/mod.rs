@@ -386,8 +386,6 @@ impl<D: FlashDevice> Policy<D> {
     /// # Errors
     /// As [`Policy::write`].
     pub fn level_wear(&mut self, threshold: u64) -> Result<bool> {
-        // The coldest block may be one that is given back.
-        self.core.settle()?;
         let wear = self.core.functions.wear()?.filter(|wear| wear.spread >= threshold.max(1));
         let Some(wear) = wear else { return Ok(false) };
         let coldest = self.core.functions.geometry().index_of(wear.coldest);
