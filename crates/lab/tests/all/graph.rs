@@ -10,6 +10,6 @@ fn a_small_graph_has_room_for_what_storages_keep_in_spare() {
     let rows = rows(&[input], scratch.path(), &SystemClock::default(), &mut |_, _| ()).unwrap();
     let metric = "both, emulator's clock, over conventional drive";
     let ratio = rows.iter().find(|row| row.metric == metric).unwrap().value;
-    // Each part of the sort that is given up cost a page of its own: 1.02.
-    assert!(ratio < 1.015, "{ratio}");
+    // Each part of the sort that is given up costs a page of its own: 1.021.
+    assert!(ratio < 1.025, "{ratio}");
 }
