@@ -1,8 +1,8 @@
 //! A put of one small entry into a leaf that has room for it: what nearly all writes are.
 //!
 //! It does what a [`Plan`](super::Plan) of one change does, by the same writer of slots and the
-//! same words, without what plans of several keys need: a put of a few hundred instructions instead
-//! of two thousand.
+//! same words, without the lists that plans of several keys need: an insert, splits included, takes
+//! a sixth fewer instructions.
 
 use super::super::apply::Applied;
 use super::super::change::{Change, Target};
