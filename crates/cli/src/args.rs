@@ -490,8 +490,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = silica_server::DATABASES_MAX)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) databases: u32,
-    /// Address to listen on.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    /// Address to listen on; a port alone is one of loopback.
+    #[arg(long, visible_alias = "port", value_name = "[HOST:]PORT")]
+    #[arg(default_value = "127.0.0.1:6379")]
     pub(crate) listen: String,
     /// Socket in the file system to listen on too, for the same protocols; only this user may
     /// connect to it.

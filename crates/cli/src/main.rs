@@ -4,6 +4,7 @@
 #[macro_use]
 extern crate silica_console;
 
+mod address;
 mod agreement;
 mod args;
 mod bench;

@@ -1,8 +1,9 @@
 //! Asking a running server over RESP.
 
+use crate::address;
 use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -39,8 +40,8 @@ impl Resp {
         Self::connect_as(address, None, password)
     }
 
-    /// Connects to HOST:PORT, or to a unix socket where the address has a slash, and logs in where
-    /// there is a password.
+    /// Connects to HOST:PORT, a port of loopback, or a unix socket if the address has a slash, and
+    /// logs in if there is a password.
     pub(crate) fn connect_as(
         address: &str,
         user: Option<&str>,
@@ -174,7 +175,7 @@ fn connect(address: &str) -> std::io::Result<Option<Box<dyn Stream>>> {
         stream.set_read_timeout(Some(PATIENCE))?;
         return Ok(Some(Box::new(stream)));
     }
-    let Some(known) = address.to_socket_addrs()?.next() else { return Ok(None) };
+    let Some(known) = address::resolved(address)?.first().copied() else { return Ok(None) };
     let stream = TcpStream::connect_timeout(&known, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;

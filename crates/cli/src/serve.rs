@@ -1,5 +1,6 @@
 //! `silica serve`.
 
+use crate::address;
 use crate::agreement;
 use crate::args::ServeArgs;
 use crate::config;
@@ -19,7 +20,7 @@ use silica_server::{
     ClusterOptions, Config, Databases, LinkFiles, Server, SettingsFile, StopHandle, TlsFiles,
     program_bytes,
 };
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -449,10 +450,12 @@ fn links(args: &ServeArgs) -> Option<LinkFiles> {
 
 fn addresses(option: &str, listen: &str) -> Result<Vec<SocketAddr>> {
     let wrong = |why: String| {
-        let message = format!("cannot listen on '{listen}': {why}; use {option} HOST:PORT");
+        let message = format!(
+            "cannot listen on '{listen}': {why}; use {option} HOST:PORT, or a port of loopback"
+        );
         Error::new(ErrorKind::Config, message)
     };
-    let found: Vec<_> = listen.to_socket_addrs().map_err(|e| wrong(e.to_string()))?.collect();
+    let found = address::resolved(listen).map_err(|e| wrong(e.to_string()))?;
     if found.is_empty() { Err(wrong("the name has no address".into())) } else { Ok(found) }
 }
 
