@@ -2,7 +2,7 @@
 //! and every value that the memory model lets a load return.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU16, Ordering, fence};
 }
 
 #[path = "../src/turbo/protocol.rs"]
@@ -10,10 +10,10 @@ mod sync {
 mod protocol;
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU16, AtomicU64};
 use loom::thread;
-use protocol::{Words, is_unchanged, publish, write_slot};
+use protocol::{Words, is_unchanged, mark_passed, publish, write_slot};
 
 /// A commit word, and two slots of key and value. The lowest bits of the commit word say which
 /// slots are in use, the others are the sequence number.
@@ -215,4 +215,63 @@ fn a_reader_finds_old_or_new_buckets_whole() {
         shard.use_old_again();
         reader.join().unwrap();
     });
+}
+
+/// A full bucket, what has passed it, and the bucket behind it: [`Bucket`] with key 1 in slot 1.
+struct TwoBuckets {
+    full: Bucket,
+    passed: AtomicU16,
+    behind: Bucket,
+}
+
+impl TwoBuckets {
+    fn new() -> TwoBuckets {
+        let empty = || Bucket([0; 5].map(AtomicU64::new));
+        TwoBuckets { full: empty(), passed: AtomicU16::new(0), behind: empty() }
+    }
+
+    /// True if a search that begins at the full bucket finds key 1 behind it.
+    fn finds_behind(&self) -> bool {
+        let seen = self.full.load(0);
+        let has_passed = self.passed.load(Relaxed) & 2 != 0;
+        assert!(is_unchanged(&self.full, 0, seen), "nobody changes it");
+        has_passed && self.behind.load(0) & 2 == 2 && self.behind.word(slot_at(1)) == 1
+    }
+
+    fn insert_behind(&self, is_marked_first: bool) {
+        if is_marked_first {
+            mark_passed(&self.passed, 2);
+        }
+        write_slot(&self.behind, slot_at(1), [1, 10]);
+        publish(&self.behind, 0, SEQUENCE | 2);
+        if !is_marked_first {
+            mark_passed(&self.passed, 2);
+        }
+    }
+}
+
+/// A reader that has seen the commit word of a key finds it from its home on.
+fn meet_behind(is_marked_first: bool) {
+    loom::model(move || {
+        let buckets = Arc::new(TwoBuckets::new());
+        let other = buckets.clone();
+        let reader = thread::spawn(move || {
+            if other.behind.load(0) & 2 == 2 {
+                assert!(other.finds_behind(), "missed");
+            }
+        });
+        buckets.insert_behind(is_marked_first);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_key_that_is_visible_is_not_hidden_by_the_bucket_before() {
+    meet_behind(true);
+}
+
+#[test]
+#[should_panic(expected = "missed")]
+fn a_key_that_is_visible_before_memory_says_so_is_missed() {
+    meet_behind(false);
 }

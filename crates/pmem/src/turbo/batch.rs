@@ -286,6 +286,7 @@ impl<R: Region> Turbo<R> {
             Plan::Step(step) => {
                 if let Some((slot, words)) = step.written {
                     self.store_slot(step.bucket, slot, words);
+                    self.mark_passed(buckets, probe.hash, step.passed);
                 }
                 planned.add(item.shard, &step, probe.tag());
                 Ok(true)

@@ -3,7 +3,8 @@
 //!
 //! The check computes each bucket's sum and compares it with the commit word, and looks whether
 //! every key is where searches find it. Tags and sums, which follow from the rest, are stored anew
-//! where a crash left others. It says which objects the shard reaches. Entries beside are not read:
+//! where a crash left others. Which keys have passed full buckets, which only memory has, is
+//! computed anew. It says which objects the shard reaches. Entries beside are not read:
 //! their own checksum is looked at by each read. Cost: docs/benchmarks/turbo.md.
 
 use super::bucket::{BUCKET_BYTES, Commit, Kind, SLOTS, SUM, TAGS};
@@ -45,6 +46,7 @@ impl<R: Region> Turbo<R> {
         let derived = if self.was_settled { Derived::SumCompared } else { Derived::Stored };
         let mut counted = Tally::default();
         let mut reached = Vec::new();
+        self.passed.set_all(buckets, |_| 0);
         for number in 0..buckets.count {
             self.check_bucket(shard, buckets, number, derived, &mut counted, &mut reached)?;
         }
@@ -89,6 +91,7 @@ impl<R: Region> Turbo<R> {
             if !self.is_found(shard, buckets, number, bucket.hashes[slot]) {
                 return Err(self.damaged(at, "a bucket has a key that belongs elsewhere"));
             }
+            self.check_passed(buckets, number, bucket.hashes[slot], derived)?;
             if bucket.commit.kind(slot) == Kind::Beside {
                 reached.push(Pointer(self.slot_words(at, slot)[1]));
             }
@@ -167,6 +170,32 @@ impl<R: Region> Turbo<R> {
                 before = buckets.after(before);
                 !commit.is_path_end()
             })
+    }
+
+    /// The buckets before `number` say that the search for the hash goes on there: after an opening
+    /// they are made to.
+    fn check_passed(
+        &self,
+        buckets: Buckets,
+        number: u64,
+        hash: u64,
+        derived: Derived,
+    ) -> Result<()> {
+        let home = self.division.home(hash, buckets.count);
+        let distance = buckets.distance(home, number);
+        if derived != Derived::Compared {
+            self.mark_passed(buckets, hash, distance);
+            return Ok(());
+        }
+        let mut before = home;
+        for _ in 0..distance {
+            if !self.passed.may_have(buckets.at(before), hash) {
+                let why = "memory hides a key that lies beyond a bucket; open the store again";
+                return Err(self.damaged(buckets.at(before), why));
+            }
+            before = buckets.after(before);
+        }
+        Ok(())
     }
 
     fn damaged(&self, at: u64, why: &str) -> Error {

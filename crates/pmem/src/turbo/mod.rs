@@ -6,6 +6,7 @@
 //!
 //! - `bucket`, `shards`, `entry`: what words mean.
 //! - `protocol`: how readers and writers meet.
+//! - `passed`: a filter in memory of keys that lie beyond a full bucket.
 //! - `store`: the parts of the engine, and how a key is searched for.
 //! - `plan`, `write`, `batch`, `rebuild`: what operations change, and in which order.
 //! - `read`, `scan`, `atomic`, `admin`, `engine`: what others call.
@@ -22,6 +23,7 @@ mod limbo;
 mod maintain;
 mod open;
 mod options;
+mod passed;
 mod plan;
 mod protocol;
 mod read;

@@ -2,6 +2,7 @@
 
 use super::bucket::mixed;
 use super::options::{memory_bytes, region_limit, shard_bits};
+use super::passed::Passed;
 use super::shards::{Buckets, Division, UNCHECKED, decode, encode};
 use super::store::{BATCH_BYTES_MAX, KEY_BYTES_MAX, Tally, Turbo, VALUE_BYTES_MAX};
 use crate::space::{Change, Kind, Opened, ROOT, Settings, Space};
@@ -276,6 +277,7 @@ impl<R: Region> Turbo<R> {
             division: Division { bits },
             locks: words.iter().map(|_| Mutex::new(Tally::default())).collect(),
             shards: words.into_iter().map(AtomicU64::new).collect(),
+            passed: Passed::new(memory_bytes),
             unchecked: unchecked.into(),
             uncounted: AtomicU64::new(counted.unwrap_or(0)),
             is_counted: counted.is_some(),

@@ -43,6 +43,8 @@ pub(super) struct Step {
     pub(super) sum: u64,
     /// A slot that becomes one in use.
     pub(super) written: Option<(usize, [u64; 2])>,
+    /// Buckets from a new key's home on that its search passes on its way to this one.
+    pub(super) passed: u64,
     /// A word of a slot in use that is replaced: offset and new value.
     pub(super) replaced: Option<(u64, u64)>,
     /// The entry that no slot names any more.
@@ -85,6 +87,7 @@ impl Seen {
             commit: commit.sealed(sum),
             sum,
             written: None,
+            passed: 0,
             replaced: None,
             freed: None,
             used: 0,
@@ -92,12 +95,12 @@ impl Seen {
         }
     }
 
-    fn insert(&self, slot: usize, (kind, words): Content) -> Step {
+    fn insert(&self, slot: usize, passed: u64, (kind, words): Content) -> Step {
         let sum = self.sum ^ slot_sum(slot, kind, words);
         let was_deleted = self.planned.state(slot) == State::Deleted;
         let step = self.step(self.planned.with(slot, State::Used(kind)), sum);
         let deleted = -i32::from(was_deleted);
-        Step { written: Some((slot, words)), used: 1, deleted, ..step }
+        Step { written: Some((slot, words)), passed, used: 1, deleted, ..step }
     }
 
     fn delete(&self, slot: usize, old: [u64; 2]) -> Step {
@@ -152,14 +155,15 @@ impl<R: Region> Turbo<R> {
         probe: &Probe<'_>,
         content: Option<Content>,
     ) -> Result<Plan> {
-        let mut room: Option<(Seen, usize)> = None;
+        let mut room: Option<(Seen, usize, u64)> = None;
+        let mut is_absent = false;
         let mut number = match buckets.count {
             0 => 0,
             count => self.division.home(probe.hash, count),
         };
-        for _ in 0..buckets.scope() {
+        for passed in 0..buckets.scope() {
             let seen = self.seen(view, buckets.at(number));
-            if let Some((slot, old)) = self.find(&seen, probe)? {
+            if !is_absent && let Some((slot, old)) = self.find(&seen, probe)? {
                 let step = match content {
                     None => Some(seen.delete(slot, old)),
                     Some(content) => seen.update(slot, old, content, V::MAY_REPLACE),
@@ -167,17 +171,26 @@ impl<R: Region> Turbo<R> {
                 return Ok(step.map_or(Plan::NoRoom, Plan::Step));
             }
             if room.is_none() {
-                room = seen.usable(seen.planned.deleted()).map(|slot| (seen, slot));
+                let slot = seen.usable(seen.planned.deleted());
+                room = slot.map(|slot| (seen, slot, passed));
             }
             if seen.planned.is_path_end() {
-                room = room.or_else(|| seen.usable(seen.planned.empty()).map(|slot| (seen, slot)));
+                let slot = || seen.usable(seen.planned.empty());
+                room = room.or_else(|| slot().map(|slot| (seen, slot, passed)));
+                break;
+            }
+            // From here on only room is looked for.
+            is_absent = is_absent || !self.passed.may_have(seen.bucket, probe.hash);
+            if is_absent && (content.is_none() || room.is_some()) {
                 break;
             }
             number = buckets.after(number);
         }
         Ok(match (content, room) {
             (None, _) => Plan::Nothing,
-            (Some(content), Some((seen, slot))) => Plan::Step(seen.insert(slot, content)),
+            (Some(content), Some((seen, slot, passed))) => {
+                Plan::Step(seen.insert(slot, passed, content))
+            }
             (Some(_), None) => Plan::NoRoom,
         })
     }

@@ -18,11 +18,16 @@
 //! check it would miss a key that is there all the time (the paper's search does not check it;
 //! crates/pmem/tests/turbo_model.rs shows both).
 //!
+//! **What a full bucket hides.** A search ends at a full bucket if no bit in memory says that keys
+//! like its own lie beyond (`passed`). A writer sets the bits of all buckets on the way
+//! ([`mark_passed`]) before it publishes the key; a reader looks at them before it checks the
+//! commit word again.
+//!
 //! **Resizing.** The old buckets do not change any more once the new ones are written. The
 //! descriptor is stored (release) after them and loaded (acquire) before them. The old ones are
 //! freed by epochs: a reader is pinned before it loads the descriptor, until it has what it wants.
 
-use super::sync::{Ordering, fence};
+use super::sync::{AtomicU16, Ordering, fence};
 
 /// Words of a region, as this protocol uses them.
 pub(super) trait Words {
@@ -54,4 +59,14 @@ pub(super) fn write_slot(words: &impl Words, at: u64, slot: [u64; 2]) {
 #[inline(always)]
 pub(super) fn publish(words: &impl Words, bucket: u64, commit: u64) {
     words.store(bucket, commit);
+}
+
+/// Sets a bit of what has passed a bucket. Only for the holder of the lock, before [`publish`]
+/// makes the key visible.
+#[inline(always)]
+pub(super) fn mark_passed(bits: &AtomicU16, bit: u16) {
+    let before = bits.load(Ordering::Relaxed);
+    if before & bit == 0 {
+        bits.store(before | bit, Ordering::Relaxed);
+    }
 }

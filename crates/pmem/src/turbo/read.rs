@@ -182,18 +182,21 @@ impl<R: Region> Turbo<R> {
     }
 
     /// Asks for the slot that has the key's tag, or for the next bucket if the search goes on. The
-    /// home bucket, its commit word, and slots that have the tag.
+    /// home bucket, its commit word, and true if that bucket says that the key is not there.
     #[inline(always)]
-    fn prefetch_found(&self, buckets: Buckets, probe: &Probe<'_>) -> (u64, Commit, u64) {
+    fn prefetch_found(&self, buckets: Buckets, probe: &Probe<'_>) -> (u64, Commit, bool) {
         let home = self.division.home(probe.hash, buckets.count);
         let at = buckets.at(home);
         let (commit, candidates) = self.candidates(at, probe);
         if candidates != 0 {
             self.region().prefetch(at + slot_at(candidates.trailing_zeros() as usize));
-        } else if !commit.is_path_end() {
+            return (at, commit, false);
+        }
+        let is_end = commit.is_path_end() || !self.passed.may_have(at, probe.hash);
+        if !is_end {
             self.region().prefetch(buckets.at(buckets.after(home)));
         }
-        (at, commit, candidates)
+        (at, commit, is_end)
     }
 
     /// As [`Turbo::prefetch_found`]; true if the home bucket alone says that the key is not there,
@@ -201,9 +204,9 @@ impl<R: Region> Turbo<R> {
     #[inline(always)]
     fn look_first(&self, buckets: Buckets, probe: &Probe<'_>) -> bool {
         let seen = self.words().load(buckets.at(self.division.home(probe.hash, buckets.count)));
-        let (at, commit, candidates) = self.prefetch_found(buckets, probe);
+        let (at, _, is_missing) = self.prefetch_found(buckets, probe);
         // What was looked at lies between two loads of one commit word: see the protocol.
-        candidates == 0 && commit.is_path_end() && is_unchanged(&self.words(), at, seen)
+        is_missing && is_unchanged(&self.words(), at, seen)
     }
 
     /// Asks also for the slot that an update would take.

@@ -7,6 +7,7 @@
 use super::bucket::{BUCKET_BYTES, BUCKET_WORDS, Commit, FILLED_SLOTS, Kind, SLOTS, State};
 use super::bucket::{place_sum, slot_sum, with_tag};
 use super::entry::Pointer;
+use super::passed;
 use super::shards::{BUCKETS_MAX, Buckets, Division, encode, grown};
 use super::store::{Tally, Turbo};
 use crate::space::Space;
@@ -26,18 +27,22 @@ struct Used {
 struct Image {
     words: Vec<u64>,
     filled: Vec<u8>,
+    /// Which keys have passed each bucket.
+    passed: Vec<u16>,
 }
 
 impl Image {
     /// Puts all of `used` into `count` buckets; `None` if one of them has no room in its scope.
     fn build(division: Division, used: &[Used], count: u64) -> Option<Image> {
         let words = vec![0; count as usize * BUCKET_WORDS];
-        let mut image = Image { words, filled: vec![0; count as usize] };
+        let (filled, passed) = (vec![0; count as usize], vec![0; count as usize]);
+        let mut image = Image { words, filled, passed };
         let buckets = Buckets { start: 0, count };
         for one in used {
             let mut number = division.home(one.hash, count);
             let mut left = buckets.scope();
             while image.filled[number as usize] >= FILLED_SLOTS as u8 {
+                image.passed[number as usize] |= passed::bit_of(one.hash);
                 number = buckets.after(number);
                 left -= 1;
                 if left == 0 {
@@ -143,7 +148,9 @@ impl<R: Region> Turbo<R> {
         };
         let start = self.allocate(count * BUCKET_BYTES)?;
         image.write(self.region(), self.space.store(), start);
-        Ok(Buckets { start, count })
+        let buckets = Buckets { start, count };
+        self.passed.set_all(buckets, |number| image.passed[number as usize]);
+        Ok(buckets)
     }
 
     /// Makes a shard's descriptor durable.

@@ -10,6 +10,7 @@
 use super::bucket::{Commit, Kind, SUM, TAGS, match_tags, slot_at};
 use super::entry::{Loaded, Pointer, Reader};
 use super::limbo::Limbo;
+use super::passed::Passed;
 use super::protocol::{Words, is_unchanged};
 use super::shards::{Buckets, Division, UNCHECKED};
 use crate::space::Space;
@@ -36,6 +37,8 @@ pub struct Turbo<R: Region> {
     /// Where each shard's buckets are.
     pub(super) shards: Box<[AtomicU64]>,
     pub(super) locks: Box<[Mutex<Tally>]>,
+    /// Which keys lie beyond full buckets; right for shards that are checked.
+    pub(super) passed: Passed,
     /// Shards that were not checked since the opening.
     pub(super) unchecked: AtomicUsize,
     /// Entries of shards that were not looked at, if `is_counted`: a clean close has counted them.
@@ -335,9 +338,10 @@ impl<R: Region> Turbo<R> {
                     Kind::Beside => {}
                 }
             }
+            let is_end = commit.is_path_end() || !self.passed.may_have(at, probe.hash);
             // A miss, too: see the protocol.
             if is_unchanged(&words, at, seen) {
-                return Ok((None, commit.is_path_end()));
+                return Ok((None, is_end));
             }
         }
     }
@@ -382,7 +386,7 @@ impl<R: Region> Turbo<R> {
 
     /// Bytes of memory that the store takes besides the region.
     pub(super) fn managing_bytes(&self) -> u64 {
-        self.shard_bytes() + self.space.memory_bytes()
+        self.shard_bytes() + self.passed.memory_bytes() + self.space.memory_bytes()
     }
 
     /// Bytes of memory that the shards take.

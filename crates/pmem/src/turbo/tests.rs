@@ -12,12 +12,15 @@ use std::sync::Arc;
 const NOW: Durability = Durability::Buffered;
 
 fn open(shards: u64) -> Turbo<SimRegion> {
+    open_on(&SimRegions::new(1, RegionClass::Lines), shards)
+}
+
+fn open_on(regions: &SimRegions, shards: u64) -> Turbo<SimRegion> {
     let mut options = OptionValues::default();
     options.set("memory_bytes", 64 << 20).set("shards", shards);
     let clock = Arc::<ManualClock>::default();
     let environment = Environment { clock, seed: HashSeed([7; 16]) };
-    let regions = SimRegions::new(1, RegionClass::Lines);
-    Turbo::open_on(regions, &options, &environment).expect("it opens")
+    Turbo::open_on(regions.clone(), &options, &environment).expect("it opens")
 }
 
 fn buckets(turbo: &Turbo<SimRegion>) -> Buckets {
@@ -33,10 +36,13 @@ fn load(turbo: &Turbo<SimRegion>) -> f64 {
 fn probes_of_misses(turbo: &Turbo<SimRegion>) -> f64 {
     let (buckets, mut prng, mut sum) = (buckets(turbo), Prng::new(99), 0);
     for _ in 0..20_000 {
-        let mut number = turbo.division.home(prng.next_u64(), buckets.count);
+        let hash = prng.next_u64();
+        let mut number = turbo.division.home(hash, buckets.count);
         for _ in 0..buckets.scope() {
             sum += 1;
-            if Commit(turbo.region().word(buckets.at(number))).is_path_end() {
+            let at = buckets.at(number);
+            let is_end = Commit(turbo.region().word(at)).is_path_end();
+            if is_end || !turbo.passed.may_have(at, hash) {
                 break;
             }
             number = buckets.after(number);
@@ -84,11 +90,11 @@ fn shards_are_full_when_they_grow() {
     assert!(mean >= 0.85 && loads[1..].iter().all(|load| *load > 0.75), "{mean:.3}: {loads:.3?}");
 }
 
-/// Linear probing in buckets of 13 comes to 1.02, 1.21, 1.37 and 1.7 or more in simulations that
-/// know nothing else.
+/// Linear probing in buckets of 13 comes to 1.02, 1.21, 1.37 and 1.7 in simulations: searches end
+/// before that, because memory knows which keys have passed a full bucket.
 #[test]
 fn searches_that_find_nothing_are_short() {
-    for (wanted, most) in [(0.5, 1.04), (0.7, 1.28), (0.75, 1.45), (0.8, 1.8)] {
+    for (wanted, most) in [(0.5, 1.01), (0.7, 1.04), (0.75, 1.06), (0.8, 1.15)] {
         let turbo = empty_shard();
         fill(&turbo, wanted, 0);
         let probes = probes_of_misses(&turbo);
@@ -115,8 +121,31 @@ fn a_cleanup_makes_searches_short_again() {
     println!(
         "{fresh:.2} fresh, {emptied:.2} emptied, {refilled:.2} refilled, {cleaned:.2} cleaned"
     );
-    assert!(emptied > 1.0 && refilled > fresh + 0.3, "{emptied} {refilled}");
-    assert!((cleaned - fresh).abs() < 0.3 && cleaned < refilled - 0.3, "{fresh} {cleaned}");
+    assert!(emptied > 1.0 && refilled > fresh + 0.02, "{emptied} {refilled}");
+    assert!((cleaned - fresh).abs() < 0.05, "{fresh} {cleaned}");
+    turbo.verify().expect("verified");
+}
+
+/// Which keys have passed a bucket is in memory only: an opening finds it out.
+#[test]
+fn searches_are_short_after_an_opening_too() {
+    let regions = SimRegions::new(1, RegionClass::Lines);
+    let turbo = open_on(&regions, 1);
+    let keys = 30_000_u64;
+    for n in 0..keys {
+        let key = Prng::new(n).next_u64().to_le_bytes();
+        turbo.put(&key, &key, NOW).expect("put");
+    }
+    let before = probes_of_misses(&turbo);
+    drop(turbo);
+    let turbo = open_on(&regions, 1);
+    for n in 0..keys {
+        let key = Prng::new(n).next_u64().to_le_bytes();
+        assert_eq!(turbo.get(&key).expect("got").as_deref(), Some(&key[..]));
+    }
+    let after = probes_of_misses(&turbo);
+    println!("{before:.3} buckets before, {after:.3} after");
+    assert!(after <= before && after < 1.15, "{before} {after}");
     turbo.verify().expect("verified");
 }
 

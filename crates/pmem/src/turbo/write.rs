@@ -68,7 +68,10 @@ impl<R: Region> Turbo<R> {
                 Plan::Step(step) if step.used > 0 && is_full(buckets, tally.used) => {
                     self.grow(shard, tally)?;
                 }
-                Plan::Step(step) => return self.apply(&step, tally, probe.tag()),
+                Plan::Step(step) => {
+                    self.mark_passed(buckets, probe.hash, step.passed);
+                    return self.apply(&step, tally, probe.tag());
+                }
                 Plan::Nothing => return Ok(()),
                 Plan::NoRoom => self.grow(shard, tally)?,
             }
@@ -162,6 +165,20 @@ impl<R: Region> Turbo<R> {
     pub(super) fn store_tag(&self, bucket: u64, slot: usize, tag: u8) {
         let at = bucket + tag_word_at(slot);
         self.region().store(at, with_tag(self.region().word(at), slot, tag));
+    }
+
+    /// Notes in the first `passed` buckets from a key's home on that its search goes on there. Only
+    /// for the holder of the shard's lock, before the key is visible.
+    #[inline]
+    pub(super) fn mark_passed(&self, buckets: Buckets, hash: u64, passed: u64) {
+        if passed == 0 {
+            return;
+        }
+        let mut number = self.division.home(hash, buckets.count);
+        for _ in 0..passed {
+            self.passed.mark(buckets.at(number), hash);
+            number = buckets.after(number);
+        }
     }
 
     /// Objects that no durable word names any more.

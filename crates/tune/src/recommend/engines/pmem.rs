@@ -22,7 +22,7 @@ const XPLINE_BYTES: f64 = 256.0;
 /// buckets anew, and the last ones are filled by inserts that follow.
 const GROWTH_LINES: f64 = 0.23;
 /// Buckets that a miss looks at on average, over the growth of a table.
-const MISS_BUCKETS: f64 = 1.16;
+const MISS_BUCKETS: f64 = 1.02;
 
 /// Why an engine in a region is no choice here, if it is none.
 fn refuses(work: &Work<'_>, survival: Survival) -> Option<String> {
