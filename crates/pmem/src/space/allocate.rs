@@ -267,16 +267,16 @@ impl<R: Region> Space<R> {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of the objects in use; of those of an earlier opening, only of those that were marked.
+    /// Bytes of the objects in use. Until all those of an earlier opening were marked, those of the
+    /// pages that hold something: no more than that are in use.
     pub fn live_bytes(&self) -> u64 {
-        self.book().live_bytes
+        let book = self.book();
+        if book.is_marking { book.held_bytes() } else { book.live_bytes }
     }
 
     /// Bytes of the region in pages that hold something.
     pub fn held_bytes(&self) -> u64 {
-        let book = self.book();
-        let all: u64 = book.extents.last().map_or(0, |extent| extent.end());
-        (all - book.free_pages) * PAGE_BYTES
+        self.book().held_bytes()
     }
 
     /// Bytes of memory, besides the region, that the allocator takes.

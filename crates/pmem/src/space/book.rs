@@ -126,6 +126,12 @@ impl Book {
         self.span_of.resize(extent.end() as usize, 0);
     }
 
+    /// Bytes of pages that hold something.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let all: u64 = self.extents.last().map_or(0, |extent| extent.end());
+        (all - self.free_pages) * PAGE_BYTES
+    }
+
     pub(super) fn extent_of(&self, page: u64) -> Extent {
         let after = self.extents.partition_point(|extent| extent.first <= page);
         self.extents[after - 1]

@@ -113,6 +113,18 @@ fn writes_batches_and_clears_meet_folded_nodes() {
     tree.verify().expect("verified");
 }
 
+/// What lies behind links that nobody has walked is in use, too.
+#[test]
+fn bytes_in_use_are_not_too_few_after_an_opening() {
+    let harness = closed(&[]);
+    let tree = harness.open_tree().expect("it opens");
+    let early = metric(&tree, "live_bytes");
+    assert!(metric(&tree, "nodes_folded") > 0.0, "no link was followed");
+    maintain(&tree);
+    let exact = metric(&tree, "live_bytes");
+    assert!(early >= exact && early < 1.5 * exact, "{early} bytes before {exact}");
+}
+
 /// After a crash the number of entries is a guess until the leaves were seen.
 #[test]
 fn a_crash_leaves_the_copy_and_the_count_is_a_guess() {
