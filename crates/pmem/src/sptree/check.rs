@@ -160,7 +160,7 @@ pub(crate) fn scrub<R: Region>(
         return Err(Torn { at: leaf.at });
     }
     let (mut bytes, mut last): (Vec<u8>, Option<Vec<u8>>) = (Vec::new(), None);
-    let ordered = leaf.ordered(leaf.bitmap())?;
+    let (ordered, _) = leaf.ordered(leaf.bitmap())?;
     for at in ordered.slots() {
         let at = usize::from(*at);
         let slot = leaf.slot(at);

@@ -94,6 +94,25 @@ impl<'s, R: Region> Leaf<'s, R> {
         self.region().prefetch(self.at + TAGS);
     }
 
+    /// Asks the processor for all that is in the leaf.
+    #[inline(always)]
+    pub(crate) fn prefetch_whole(&self) {
+        (0..LEAF_BYTES).step_by(64).for_each(|at| self.region().prefetch(self.at + at));
+    }
+
+    /// A bit for each slot whose entry has eight bytes of key and eight of value.
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> u64 {
+        self.word(PLAIN)
+    }
+
+    /// Head and body of slot `at`.
+    #[inline(always)]
+    pub(crate) fn pair(&self, at: usize) -> [u64; 2] {
+        let offset = self.slot_at(at);
+        [self.region().word(offset), self.region().word(offset + 8)]
+    }
+
     /// Asks the processor for slot `at`.
     #[inline(always)]
     pub(crate) fn prefetch_slot(&self, at: usize) {
@@ -277,22 +296,17 @@ impl<'s, R: Region> Leaf<'s, R> {
         Ok((key, Some(at)))
     }
 
-    /// The order of the keys of `bitmap`'s slots: as the leaf says it, or sorted.
-    pub(crate) fn ordered(&self, bitmap: u64) -> Result<Ordered, Torn> {
+    /// The order of the keys of `bitmap`'s slots, and true if the leaf says it; else it is sorted.
+    pub(crate) fn ordered(&self, bitmap: u64) -> Result<(Ordered, bool), Torn> {
         let sequence = self.words(SEQUENCE);
         if self.word(ORDER) == order_word(bitmap, self.known_sum(), &sequence) {
             let mut slots = [0; SLOTS];
             for (at, word) in sequence.iter().enumerate() {
                 slots[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
             }
-            return Ok(Ordered { slots, len: bitmap.count_ones() as usize });
+            return Ok((Ordered { slots, len: bitmap.count_ones() as usize }, true));
         }
-        self.sorted(bitmap)
-    }
-
-    /// True if the sequence array holds for `bitmap`.
-    pub(crate) fn is_in_order(&self, bitmap: u64) -> bool {
-        self.word(ORDER) == order_word(bitmap, self.known_sum(), &self.words(SEQUENCE))
+        self.sorted(bitmap).map(|ordered| (ordered, false))
     }
 
     /// Notes an order, for later ranges. Only for the holder of the lock. It need not survive: it

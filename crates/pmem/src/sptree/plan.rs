@@ -363,7 +363,7 @@ impl Plan {
             }
             Ok::<_, Error>(same)
         };
-        for at in leaf.ordered(self.old_bitmap).map_err(torn)?.slots() {
+        for at in leaf.ordered(self.old_bitmap).map_err(torn)?.0.slots() {
             let at = usize::from(*at);
             let slot = leaf.slot(at);
             key.clear();

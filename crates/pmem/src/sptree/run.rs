@@ -41,36 +41,77 @@ pub(crate) struct Entry {
     pub(crate) is_lazy: bool,
 }
 
+/// Bytes of key, and of key and value, of an entry of a plain run.
+const PLAIN_KEY_BYTES: usize = 8;
+const PLAIN_BYTES: usize = 16;
+
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) bounds: Bounds,
     bytes: Vec<u8>,
+    /// All entries have eight bytes of key and eight of value, which lie one behind the other:
+    /// where each is need not be noted.
+    is_plain: bool,
+    /// None if it is plain.
     entries: Vec<Entry>,
 }
 
+/// Where an entry of a plain run is.
+#[inline(always)]
+fn plain_entry(at: usize) -> Entry {
+    let start = at * PLAIN_BYTES;
+    let key_end = start + PLAIN_KEY_BYTES;
+    Entry {
+        start,
+        key_end,
+        value_start: key_end,
+        value_end: start + PLAIN_BYTES,
+        meta: Meta::default(),
+        is_lazy: false,
+    }
+}
+
 impl Run {
+    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        if self.is_plain { self.bytes.len() / PLAIN_BYTES } else { self.entries.len() }
     }
 
-    pub(crate) fn entry(&self, at: usize) -> &Entry {
-        &self.entries[at]
+    #[inline(always)]
+    pub(crate) fn entry(&self, at: usize) -> Entry {
+        if self.is_plain { plain_entry(at) } else { self.entries[at] }
     }
 
+    #[inline(always)]
     pub(crate) fn key(&self, at: usize) -> &[u8] {
-        let entry = &self.entries[at];
+        let entry = self.entry(at);
         &self.bytes[entry.start..entry.key_end]
     }
 
+    #[inline(always)]
     pub(crate) fn value(&self, at: usize) -> &[u8] {
-        let entry = &self.entries[at];
+        let entry = self.entry(at);
         &self.bytes[entry.value_start..entry.value_end]
     }
 
     /// How many entries come before `key`.
     pub(crate) fn before(&self, key: &[u8]) -> usize {
-        self.entries.partition_point(|entry| self.bytes[entry.start..entry.key_end] < *key)
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.key(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Notes where each entry is, so that some can be changed.
+    fn note_places(&mut self) {
+        if self.is_plain {
+            let len = self.len();
+            self.entries.extend((0..len).map(plain_entry));
+            self.is_plain = false;
+        }
     }
 
     /// Reads the leaf that [`super::top::Top::bounds`] finds.
@@ -115,6 +156,7 @@ impl Run {
         if let Some(sequence) = moment.sequence {
             self.go_back(tree, sequence);
         }
+        // A plain run has no entry that expires, and no place of one.
         self.entries.retain(|entry| {
             let expires = entry.meta.expires_unix_ms;
             expires == 0 || expires > moment.unix_ms
@@ -129,13 +171,21 @@ impl Run {
         leaf: &Leaf<'_, R>,
         moment: Moment,
     ) -> Result<bool, Torn> {
+        leaf.prefetch_whole();
         self.bytes.clear();
         self.entries.clear();
-        self.bytes.reserve(SLOTS * 16);
-        self.entries.reserve(SLOTS);
         let bitmap = leaf.bitmap();
-        let is_in_order = leaf.is_in_order(bitmap);
-        let ordered = leaf.ordered(bitmap)?;
+        let (ordered, is_in_order) = leaf.ordered(bitmap)?;
+        if !is_in_order {
+            tree.counts.add(|counts| &counts.sorted, 1);
+        }
+        self.is_plain = bitmap & !leaf.plain() == 0;
+        if self.is_plain {
+            self.read_plain(leaf, ordered.slots());
+            return Ok(is_in_order);
+        }
+        self.bytes.reserve(SLOTS * PLAIN_BYTES);
+        self.entries.reserve(SLOTS);
         for at in ordered.slots() {
             let at = usize::from(*at) % 64;
             let slot = leaf.slot(at);
@@ -152,10 +202,17 @@ impl Run {
             let entry = self.read_slot(leaf, at, &slot, moment)?;
             self.entries.push(entry);
         }
-        if !is_in_order {
-            tree.counts.add(|counts| &counts.sorted, 1);
-        }
         Ok(is_in_order)
+    }
+
+    /// Copies the entries of slots all of which are plain.
+    fn read_plain<R: Region>(&mut self, leaf: &Leaf<'_, R>, slots: &[u8]) {
+        self.bytes.resize(slots.len() * PLAIN_BYTES, 0);
+        for (bytes, at) in self.bytes.as_chunks_mut::<PLAIN_BYTES>().0.iter_mut().zip(slots) {
+            let [head, body] = leaf.pair(usize::from(*at) % SLOTS);
+            bytes[..PLAIN_KEY_BYTES].copy_from_slice(&head.to_be_bytes());
+            bytes[PLAIN_KEY_BYTES..].copy_from_slice(&body.to_le_bytes());
+        }
     }
 
     /// Copies an entry.
@@ -186,6 +243,7 @@ impl Run {
         moment: Moment,
     ) -> Result<(), Torn> {
         for (_, Buffered { slot, is_deleted, .. }) in buffer.places() {
+            self.note_places();
             let entry = self.read_slot(leaf, 0, &slot, moment)?;
             let key = &self.bytes[entry.start..entry.key_end];
             let at = self.before(key);
@@ -221,6 +279,7 @@ impl Run {
         if before.is_empty() {
             return;
         }
+        self.note_places();
         for (key, entry) in before {
             let at = self.before(&key);
             let is_there = at < self.len() && self.key(at) == key;

@@ -88,7 +88,8 @@ impl<R: Region> Snapshot for Held<R> {
             is_of_keys: options.is_of_keys,
         };
         let (run, range) = (Run::default(), range.clone());
-        Ok(Box::new(Iter { held: self, range, moment, run, at: None, large: Vec::new() }))
+        let (at, is_within, large) = (None, false, Vec::new());
+        Ok(Box::new(Iter { held: self, range, moment, run, is_within, at, large }))
     }
 }
 
@@ -98,6 +99,8 @@ struct Iter<R: Region> {
     range: KeyRange,
     moment: Moment,
     run: Run,
+    /// All entries of the run are within the range.
+    is_within: bool,
     at: Option<usize>,
     /// The value here, if it is a large one.
     large: Vec<u8>,
@@ -105,7 +108,13 @@ struct Iter<R: Region> {
 
 impl<R: Region> Iter<R> {
     fn load(&mut self, key: Option<&[u8]>, seek: Seek) -> Result<()> {
-        self.run.load(&self.held.tree, key, seek, self.moment)
+        self.is_within = false;
+        self.run.load(&self.held.tree, key, seek, self.moment)?;
+        if let Some(last) = self.run.len().checked_sub(1) {
+            let is_within = |at: usize| self.range.contains(self.run.key(at));
+            self.is_within = is_within(0) && is_within(last);
+        }
+        Ok(())
     }
 
     /// To the first entry from place `at` of the run on.
@@ -140,7 +149,7 @@ impl<R: Region> Iter<R> {
     }
 
     fn arrive(&mut self, at: usize) -> Result<bool> {
-        if !self.range.contains(self.run.key(at)) {
+        if !self.is_within && !self.range.contains(self.run.key(at)) {
             return Ok(self.leave());
         }
         if self.run.entry(at).is_lazy && !self.moment.is_of_keys {
