@@ -4,7 +4,7 @@ use crate::cache::Dida;
 use crate::flash::Flash;
 use crate::item::Item;
 use crate::layout::{Layout, Place};
-use crate::slab::{self, FOOTER_BYTES, HEADER_BYTES, Kind, SUMMED_BYTES_MAX};
+use crate::slab::{self, FOOTER_BYTES, Kind, SUMMED_BYTES_MAX};
 use crate::slabs::Whereabouts;
 use crate::streams::{NoRoom, Open, Resident, STREAMS, Spare, Stream, name};
 use silica_base::{ErrorKind, Result};
@@ -57,32 +57,17 @@ impl<F: Flash, D: Device> Dida<F, D> {
         drop(waiting);
         let number = self.slabs.take().expect("a number for each place and block");
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
-        let Spare { place, file, log } = spare;
-        if let Err(error) = log.append(&[&slab::header(Kind::Items, self.store, sequence)]) {
+        let place = spare.place;
+        if let Err(error) = spare.log.append(&[&slab::header(Kind::Items, self.store, sequence)]) {
             self.slabs.release(number);
             self.streams.waiting().free.push(place);
             return Err(error);
         }
-        let log = Arc::new(log);
-        let resident = Resident { number, log: Arc::clone(&log) };
+        let next = Open::empty(number, sequence, placement, spare);
+        let resident = Resident { number, log: Arc::clone(&next.log) };
         self.streams.set_resident(place, Some(resident));
         self.slabs.begin(number, sequence, self.tick(), Whereabouts::Memory(place));
-        let (end, before) = (HEADER_BYTES as u32, HEADER_BYTES as u32);
-        let summary = Vec::new();
-        let (items, still_items) = (0, 0);
-        *open = Some(Open {
-            number,
-            place,
-            sequence,
-            file,
-            placement,
-            log,
-            end,
-            summary,
-            before,
-            items,
-            still_items,
-        });
+        *open = Some(next);
         Ok(true)
     }
 

@@ -10,12 +10,11 @@ use crate::layout::{Layout, Place};
 use crate::options::OPTIONS;
 use crate::slab::{self, FOOTER_BYTES, Footer, HEADER_BYTES, Kind, Summed};
 use crate::slabs::Whereabouts;
-use crate::streams::{Open, PREFIX, name};
+use crate::streams::{Open, PREFIX, Spare, name};
 use silica_base::{AlignedBuf, Error, ErrorKind, Result};
 use silica_device::{Device, LogFile};
 use silica_engine::{Environment, OptionValues};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl<F: Flash, D: Device> Dida<F, D> {
@@ -443,23 +442,11 @@ impl<F: Flash, D: Device> Dida<F, D> {
             self.slabs.release(number);
             return self.files.remove(&name(file));
         }
-        let (log, tick, end) = (Arc::new(log), self.tick(), at as u32);
+        let (tick, end) = (self.tick(), at as u32);
         let adopted = self.streams.adopt(|place| {
             self.slabs.begin(number, sequence, tick, Whereabouts::Memory(place));
-            let (placement, items, still_items) = (0, count, 0);
-            Open {
-                number,
-                place,
-                sequence,
-                file,
-                placement,
-                log,
-                end,
-                summary,
-                before,
-                items,
-                still_items,
-            }
+            let slab = Open::empty(number, sequence, 0, Spare { place, file, log });
+            Open { end, summary, before, items: count, ..slab }
         });
         debug_assert!(adopted, "there was a free place");
         let slab = self.slabs.get(number);

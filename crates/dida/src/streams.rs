@@ -4,6 +4,7 @@
 //! A slab in memory is a log file, so what is in it outlives the process. Its bytes never change,
 //! so readers need no lock once they have it.
 
+use crate::slab::HEADER_BYTES;
 use silica_base::{Error, ErrorKind};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -72,6 +73,24 @@ pub(crate) struct Open<L> {
 }
 
 impl<L> Open<L> {
+    /// A slab without items in a place whose log has its header, or is about to be read.
+    pub(crate) fn empty(number: u32, sequence: u64, placement: u16, spare: Spare<L>) -> Self {
+        let Spare { place, file, log } = spare;
+        Open {
+            number,
+            place,
+            sequence,
+            file,
+            placement,
+            log: Arc::new(log),
+            end: HEADER_BYTES as u32,
+            summary: Vec::new(),
+            before: HEADER_BYTES as u32,
+            items: 0,
+            still_items: 0,
+        }
+    }
+
     /// True if most of it stays longer than anything else: its block is to rest.
     pub(crate) fn is_still(&self) -> bool {
         2 * self.still_items > self.items
