@@ -29,6 +29,10 @@ pub fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
         [first, second, ..] if second < 0x80 => {
             return Some((u64::from(first & 0x7F) | u64::from(second) << 7, 2));
         }
+        [first, second, third, ..] if third < 0x80 => {
+            let low = u64::from(first & 0x7F) | u64::from(second & 0x7F) << 7;
+            return Some((low | u64::from(third) << 14, 3));
+        }
         _ => {}
     }
     let mut value = 0u64;

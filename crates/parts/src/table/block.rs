@@ -160,8 +160,41 @@ struct Stored {
 
 impl Stored {
     /// The version at `at`.
-    #[inline]
+    #[inline(always)]
     fn decode(entries: &[u8], at: usize, base: u64) -> Option<Stored> {
+        let bytes = entries.get(at..)?;
+        // Nearly all versions have lengths of one byte each, and neither expire nor have bits.
+        let [flags, shared, suffix, value, rest @ ..] = bytes else {
+            return Self::decode_any(entries, at, base);
+        };
+        let is_usual = (shared | suffix | value) < 0x80 && flags & !SEQUENCE == 0;
+        if !is_usual {
+            return Self::decode_any(entries, at, base);
+        }
+        let (sequence, sequence_len) = match *flags {
+            0 => (0, 0),
+            _ => {
+                let (above, len) = read_varint(rest)?;
+                (base.checked_add(above)?, len)
+            }
+        };
+        let key_at = at + 4 + sequence_len;
+        let value_at = key_at + usize::from(*suffix);
+        let end = value_at + usize::from(*value);
+        (end <= entries.len()).then_some(Stored {
+            flags: 0,
+            shared: usize::from(*shared),
+            suffix: key_at..value_at,
+            value: value_at..end,
+            sequence,
+            expires_unix_ms: 0,
+            user_bits: 0,
+        })
+    }
+
+    /// As [`Stored::decode`], of any version.
+    #[inline(never)]
+    fn decode_any(entries: &[u8], at: usize, base: u64) -> Option<Stored> {
         let bytes = entries.get(at..)?;
         let flags = *bytes.first()?;
         if flags & !FLAGS_KNOWN != 0 {
@@ -173,14 +206,7 @@ impl Stored {
             *rest += len;
             Some(value)
         };
-        let [shared, suffix, value] = match *bytes {
-            // Nearly all lengths take one byte each.
-            [_, shared, suffix, value, ..] if (shared | suffix | value) < 0x80 => {
-                rest = 4;
-                [shared, suffix, value].map(u64::from)
-            }
-            _ => [varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?],
-        };
+        let (shared, suffix, value) = (varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?);
         let sequence = match flags & SEQUENCE != 0 {
             true => base.checked_add(varint(&mut rest)?)?,
             false => 0,
@@ -272,7 +298,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn stored(&self, at: usize) -> Result<Stored, Damaged> {
         Stored::decode(self.entries, at, self.base).ok_or(Damaged)
     }
@@ -322,6 +348,15 @@ impl<'a> Block<'a> {
             }
             matched = stored.shared;
             let (suffix, wanted) = (&self.entries[stored.suffix.clone()], &key[matched..]);
+            if let ([first, ..], [wanted, ..]) = (suffix, wanted)
+                && first != wanted
+            {
+                // Mostly the first byte tells.
+                if first > wanted {
+                    return Ok(Err(false));
+                }
+                continue;
+            }
             match suffix.cmp(wanted) {
                 Ordering::Greater => return Ok(Err(false)),
                 Ordering::Less => matched += shared_len(suffix, wanted),

@@ -15,6 +15,11 @@ use silica_base::{prefetch, shared_len, write_varint};
 const GROUP: usize = 16;
 /// Groups' last heads that are all looked at, since their memory comes in one go.
 const LASTS_MAX: usize = 64;
+/// Wide heads tell more if there are more than so many for each short one: then a search compares
+/// half as many separators byte by byte, or fewer.
+const TOLD_FACTOR: usize = 2;
+/// Wide heads that tell more may take one part in so many more memory.
+const WIDE_PART: usize = 3;
 
 /// Collects what [`Index`] is made of.
 #[derive(Debug, Default)]
@@ -168,9 +173,20 @@ impl Longer {
 
     /// Separator `number`, where it is one of them.
     fn of(&self, number: usize) -> Option<&[u8]> {
-        let at = self.numbers.binary_search(&(number as u32)).ok()?;
+        Some(self.rest(self.numbers.binary_search(&(number as u32)).ok()?))
+    }
+
+    /// How many of them come before separator `number`.
+    #[inline]
+    fn before(&self, number: usize) -> usize {
+        self.numbers.partition_point(|at| (*at as usize) < number)
+    }
+
+    /// The rest at place `at` among them.
+    #[inline]
+    fn rest(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        Some(&self.bytes[start as usize..self.ends[at] as usize])
+        &self.bytes[start as usize..self.ends[at] as usize]
     }
 
     fn memory_bytes(&self) -> usize {
@@ -186,6 +202,11 @@ impl<H: Head> Heads<H> {
 
     fn of(rests: &[&[u8]]) -> Self {
         Heads::new(rests.iter().map(|rest| H::of(rest)).collect())
+    }
+
+    /// How many differ from the one before them.
+    fn distinct(&self) -> usize {
+        self.all.chunk_by(|one, other| one == other).count()
     }
 
     /// Those that are at most `wanted`.
@@ -207,21 +228,24 @@ impl<H: Head> Heads<H> {
     fn separators_at_most(&self, rest: &[u8], longer: &Longer) -> usize {
         let wanted = H::of(rest);
         let found = self.at_most(wanted);
-        let is_last_same = found > 0 && self.all[found - 1] == wanted;
-        if !is_last_same || longer.of(found - 1).is_none() {
+        if found == 0 || self.all[found - 1] != wanted {
             return found;
         }
         let start = self.all[..found].partition_point(|head| *head < wanted);
-        let (mut low, mut high) = (start, found);
-        while low < high {
-            let middle = low.midpoint(high);
-            if longer.of(middle).is_none_or(|separator| separator <= rest) {
+        // Of one head those that it tells come first, and are at most `rest`, which has it, too.
+        // Behind them are only longer ones, next to one another.
+        let (first, mut end) = (longer.before(start), longer.before(found));
+        let told = found - start - (end - first);
+        let mut low = first;
+        while low < end {
+            let middle = low.midpoint(end);
+            if longer.rest(middle) <= rest {
                 low = middle + 1;
             } else {
-                high = middle;
+                end = middle;
             }
         }
-        low
+        start + told + low - first
     }
 
     /// Asks for the memory that [`Heads::at_most`] looks at first.
@@ -367,13 +391,7 @@ impl Index {
             _ => Vec::new(),
         };
         let rests: Vec<&[u8]> = separators.iter().map(|whole| &whole[common.len()..]).collect();
-        let (short, wide) = (Longer::new::<u32>(&rests)?, Longer::new::<u64>(&rests)?);
-        let takes = |head_bytes, longer: &Longer| head_bytes * rests.len() + longer.memory_bytes();
-        let (heads, longer) = if takes(u32::BYTES, &short) <= takes(u64::BYTES, &wide) {
-            (AnyHeads::Short(Heads::of(&rests)), short)
-        } else {
-            (AnyHeads::Wide(Heads::of(&rests)), wide)
-        };
+        let (heads, longer) = choose_heads(&rests)?;
         let first = *units.first()?;
         let starts = if units.iter().all(|n| *n == first) {
             first.checked_mul(u32::try_from(units.len()).ok()?)?;
@@ -460,6 +478,21 @@ impl Index {
     }
 }
 
+/// Heads of the width that takes less memory, unless the wide ones take little more and tell
+/// separators apart that short ones do not: keys of several trees in one table begin with the
+/// tree and zeroes, and a search would compare most of them byte by byte.
+fn choose_heads(rests: &[&[u8]]) -> Option<(AnyHeads, Longer)> {
+    let (short, wide) = (Longer::new::<u32>(rests)?, Longer::new::<u64>(rests)?);
+    let (heads, wide_heads) = (Heads::<u32>::of(rests), Heads::<u64>::of(rests));
+    let takes = |heads: usize, longer: &Longer| heads + longer.memory_bytes();
+    let (bytes, wide_bytes) = (takes(heads.bytes(), &short), takes(wide_heads.bytes(), &wide));
+    let is_told = wide_heads.distinct() <= TOLD_FACTOR * heads.distinct();
+    if bytes <= wide_bytes && (is_told || wide_bytes > bytes + bytes / WIDE_PART) {
+        return Some((AnyHeads::Short(heads), short));
+    }
+    Some((AnyHeads::Wide(wide_heads), wide))
+}
+
 fn starts(units: &[u32]) -> Option<Vec<u32>> {
     let mut starts = vec![0u32];
     for units in units {
@@ -539,5 +572,19 @@ mod tests {
         }
         firsts.sort();
         check(&firsts, true);
+    }
+
+    #[test]
+    fn keys_of_several_trees_are_told_apart_by_their_heads() {
+        // As SQL has them: a tree, and a number of a row, whose first bytes are the same in all.
+        let row = |tree: u8, row: u64| {
+            [&[0x10, 0, 0, 0, tree][..], &(row | 1 << 63).to_be_bytes()].concat()
+        };
+        let rows = (0..400).map(|block| block * 50);
+        let firsts: Vec<_> =
+            [2, 3, 7].iter().flat_map(|tree| rows.clone().map(|n| row(*tree, n))).collect();
+        check(&firsts, false);
+        let alone: Vec<_> = rows.map(|n| row(2, n)).collect();
+        check(&alone, true);
     }
 }
