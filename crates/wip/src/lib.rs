@@ -43,6 +43,7 @@ mod policy;
 mod prefix;
 mod ranges;
 mod read;
+mod read_one;
 mod repair;
 mod report;
 mod run;

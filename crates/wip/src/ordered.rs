@@ -5,7 +5,7 @@ use crate::ingest::ingest_files;
 use crate::iterator::Iter;
 use crate::large_commit::commit_large;
 use crate::near::near_random;
-use crate::read::read_burst;
+use crate::read::read_keys;
 use crate::snapshot::Held;
 use crate::unwritten::{Quiet, unwritten_since};
 use crate::whole_ranges::{compact, size_of};
@@ -16,7 +16,7 @@ use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Durability, EntryIter, GetSink, Ingested, Intent, IterateOptions, KeyRange, Near, Ordered,
-    RangeSize, Reads, Snapshot, SortedFile, Unwatched, WriteBatch,
+    RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl<D: Device> Snapshot for Held<D, Opened<D>> {
             return Ok(());
         }
         let at = (self.position, Some(self.unix_ms));
-        read_burst(&self.contents, keys, at, intent, sink, Unwatched)
+        read_keys(&self.contents, keys, at, intent, sink)
     }
 
     fn iterate(self: Arc<Self>, range: &KeyRange) -> Result<Box<dyn EntryIter>> {

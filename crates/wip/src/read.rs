@@ -9,6 +9,7 @@ use crate::bucket::{LatestEntries, Version};
 use crate::buckets::Buckets;
 use crate::contents::{Contents, gone};
 use crate::fresh::{BLOCK_BYTES_MAX, Fresh};
+use crate::read_one::read_one;
 use arc_swap::Guard;
 use silica_base::{AlignedBuf, Error, Result};
 use silica_device::{Device, Read};
@@ -141,6 +142,23 @@ pub(crate) fn read_burst<D: Device, W: StageWatch>(
     watch: W,
 ) -> Result<()> {
     read(contents, keys, (before, at_ms), intent, (sink, None), watch)
+}
+
+/// As [`read_burst`], with nobody who watches. One key alone goes the short way.
+#[inline]
+pub(crate) fn read_keys<D: Device>(
+    contents: &Contents<D>,
+    keys: &[&[u8]],
+    at: (u64, Option<u64>),
+    intent: Intent,
+    sink: &mut dyn GetSink,
+) -> Result<()> {
+    if let [key] = keys
+        && read_one(contents, key, at, sink)?
+    {
+        return Ok(());
+    }
+    read_burst(contents, keys, at, intent, sink, Unwatched)
 }
 
 /// Reports to `sink` what keys have now, as far as memory says it; the indexes of the others go to

@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::job_context::JobContext;
 use crate::job_list::Jobs;
 use crate::memory::MemoryBudget;
-use crate::read::{read_at_hand, read_burst};
+use crate::read::{read_at_hand, read_burst, read_keys};
 use crate::report::report_buckets;
 use crate::space::{SpaceAccount, SpaceContext};
 use crate::value_jobs::ValueJobs;
@@ -14,7 +14,7 @@ use silica_device::Device;
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Admin, Atomic, Budget, Capabilities, Changes, Descriptor, Durability, Engine, GetSink, Intent,
-    Limits, MetricVisitor, Ordered, Progress, Scan, Stages, Unwatched, WriteBatch,
+    Limits, MetricVisitor, Ordered, Progress, Scan, Stages, WriteBatch,
 };
 use silica_parts::wal::POSITION_BYTES;
 use std::ops::Deref;
@@ -209,11 +209,11 @@ impl<D: Device> Engine for Wip<D> {
     }
 
     fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
-        read_burst(self, keys, (u64::MAX, None), Intent::Foreground, sink, Unwatched)
+        read_keys(self, keys, (u64::MAX, None), Intent::Foreground, sink)
     }
 
     fn get_many_with(&self, keys: &[&[u8]], intent: Intent, sink: &mut dyn GetSink) -> Result<()> {
-        read_burst(self, keys, (u64::MAX, None), intent, sink, Unwatched)
+        read_keys(self, keys, (u64::MAX, None), intent, sink)
     }
 
     fn get_many_at_hand(
