@@ -12,6 +12,7 @@ pub struct EntryBurst {
     key_bytes_max: usize,
     entries_max: usize,
     bytes_max: usize,
+    is_of_keys: bool,
 }
 
 impl EntryBurst {
@@ -21,6 +22,13 @@ impl EntryBurst {
         self.ends.clear();
         self.key_bytes_max = 0;
         (self.entries_max, self.bytes_max) = (entries_max, bytes_max);
+        self.is_of_keys = false;
+    }
+
+    /// As [`EntryBurst::begin`], for the keys alone: all values are empty.
+    pub fn begin_keys(&mut self, entries_max: usize, bytes_max: usize) {
+        self.begin(entries_max, bytes_max);
+        self.is_of_keys = true;
     }
 
     /// True if no further entry is wanted.
@@ -35,7 +43,9 @@ impl EntryBurst {
         self.key_bytes_max = self.key_bytes_max.max(key.len());
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(value);
+        if !self.is_of_keys {
+            self.bytes.extend_from_slice(value);
+        }
         self.ends.push((key_end, self.bytes.len()));
     }
 

@@ -270,14 +270,22 @@ pub trait Snapshot: Send + Sync {
     fn count(self: Arc<Self>, range: &KeyRange) -> Result<u64> {
         let options = IterateOptions { is_of_keys: true, intent: Intent::Scan };
         let mut iter = self.iterate_with(range, options)?;
-        let (mut count, mut is_there) = (0, iter.seek_to_first()?);
+        if !iter.seek_to_first()? {
+            return Ok(0);
+        }
+        let (mut count, mut burst, mut is_there) = (1, EntryBurst::default(), true);
         while is_there {
-            count += 1;
-            is_there = iter.next()?;
+            burst.begin_keys(COUNTED_ENTRIES_MAX, COUNTED_BYTES_MAX);
+            is_there = iter.next_many(&mut burst)?;
+            count += burst.len() as u64;
         }
         Ok(count)
     }
 }
+
+/// Entries that a count goes through at once, and bytes of their keys.
+const COUNTED_ENTRIES_MAX: usize = 256;
+const COUNTED_BYTES_MAX: usize = 16 << 10;
 
 /// A place among the entries of a snapshot's range, in the order of their keys. After a call that
 /// returned true it is at an entry; after one that returned false or failed it is nowhere, and only

@@ -104,6 +104,8 @@ struct Entered<D: Device> {
     prefix: Prefix,
     /// Unless another source than the first one has moved since.
     lead: Option<Lead>,
+    /// Memory of a run ahead.
+    second_key: Vec<u8>,
 }
 
 /// The sources with the first version of all and with the one behind it.
@@ -143,7 +145,7 @@ impl<D: Device> Entered<D> {
         let sources: Vec<_> = list.chain(memtables).chain(runs).collect();
         let heads = vec![None; sources.len()];
         let prefix = view.prefix();
-        Entered { view, sources, heads, prefix, lead: None }
+        Entered { view, sources, heads, prefix, lead: None, second_key: Vec::new() }
     }
 
     /// Moves a source, which is nowhere where that fails.
@@ -184,11 +186,15 @@ impl<D: Device> Entered<D> {
 
     fn find_first(&mut self) -> Option<usize> {
         let (mut first, mut second) = (None, None);
-        for at in 0..self.sources.len() {
+        // The head of the second: most sources are behind it, and only that is looked at.
+        let mut of_second = u64::MAX;
+        for (at, head) in self.heads.iter().enumerate() {
+            let Some(head) = head.filter(|head| *head <= of_second) else { continue };
             if self.is_before(at, first) {
+                of_second = first.and_then(|first: usize| self.heads[first]).unwrap_or(u64::MAX);
                 (first, second) = (Some(at), first);
             } else if self.is_before(at, second) {
-                second = Some(at);
+                (second, of_second) = (Some(at), head);
             }
         }
         self.lead = first.map(|first| Lead { first, second });

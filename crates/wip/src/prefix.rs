@@ -11,9 +11,10 @@ const WORD_BYTES: usize = 8;
 pub(crate) struct Prefix {
     bytes: Vec<u8>,
     /// Its first and its last bytes, which meet where it has at most twice as many; of less than
-    /// eight bytes nothing.
+    /// eight bytes all of them, and which bits of a key they are compared with.
     first: u64,
     last: u64,
+    mask: u64,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -22,9 +23,16 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 impl Prefix {
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        let first = word(bytes, 0).unwrap_or_default();
-        let last = bytes.len().checked_sub(WORD_BYTES).and_then(|at| word(bytes, at));
-        Prefix { bytes: bytes.to_vec(), first, last: last.unwrap_or_default() }
+        if bytes.len() < WORD_BYTES {
+            let mut first = [0; WORD_BYTES];
+            first[..bytes.len()].copy_from_slice(bytes);
+            let mask = (1 << (8 * bytes.len())) - 1;
+            let first = u64::from_le_bytes(first);
+            return Prefix { bytes: bytes.to_vec(), first, last: 0, mask };
+        }
+        let [first, last] = [0, bytes.len() - WORD_BYTES].map(|at| word(bytes, at));
+        let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+        Prefix { bytes: bytes.to_vec(), first, last, mask: u64::MAX }
     }
 
     /// The longest that `keys` begin with, if there is any of them.
@@ -45,6 +53,9 @@ impl Prefix {
         match len {
             // No bytes are not compared: see `is_from`.
             0 => true,
+            1..WORD_BYTES if key.len() >= WORD_BYTES => {
+                word(key, 0).is_some_and(|word| word & self.mask == self.first)
+            }
             WORD_BYTES..=16 if key.len() >= len => {
                 word(key, 0) == Some(self.first) && word(key, len - WORD_BYTES) == Some(self.last)
             }

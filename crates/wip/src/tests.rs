@@ -1,5 +1,5 @@
 #[path = "../tests/all/small/mod.rs"]
-mod small;
+pub(crate) mod small;
 
 use crate::Wip;
 use crate::compaction::Compaction;

@@ -3,8 +3,9 @@
 //! A step takes a version through several layers and compares keys with one another. A run compares
 //! what keys begin with behind the bucket's prefix, as numbers: as long as these tell, and what a
 //! source comes to is plainly an entry, it is copied, and nothing else is looked at. Whatever is
-//! not plain ends the run: keys of two sources that begin alike, a tombstone, an expiry, a value
-//! that lies apart, the end of the range. Then one step of [`Iter`] decides as always.
+//! not plain ends the run: a key that two sources have, a tombstone, an expiry, a value that lies
+//! apart, the end of the range. Then one step of [`Iter`] decides as always. Keys of two sources
+//! that begin alike are compared whole, and the next run begins with a longer prefix.
 
 use super::{At, Entered, Iter, Lead};
 use crate::contents::Contents;
@@ -16,6 +17,7 @@ use silica_device::{Device, LogFile};
 use silica_engine::EntryBurst;
 use silica_parts::frame::{POINTER, TOMBSTONE};
 use silica_parts::table::Version as Row;
+use std::cmp::Ordering;
 use std::ops::Deref;
 
 /// A source as a run takes it.
@@ -85,6 +87,8 @@ struct Passed<'p> {
     before: &'p mut Vec<u8>,
     head: u64,
     at: Option<usize>,
+    /// Keys had to be compared whole.
+    is_tied: bool,
 }
 
 impl Passed<'_> {
@@ -101,20 +105,20 @@ enum End {
     Full(u64),
     /// The source is at a version with this head, which a step has to look at.
     Open(u64),
-    /// As open: another source is at a key with the same head.
-    Tie(u64),
+    /// As open: another source is at the same key.
+    Same(u64),
     /// The source is at a version with this head, and another source has to go on.
     Behind(u64),
     /// The source has no further version.
     Over,
 }
 
-/// Runs through `source` as long as its keys have smaller heads than `other`, which is where the
-/// next source is. `is_passed` says that the version here was passed already.
+/// Runs through `source` as long as its keys are below `other`, head and key of where the next
+/// source is. `is_passed` says that the version here was passed already.
 fn run<A: Ahead>(
     source: &mut A,
     limits: &Limits<'_>,
-    other: Option<u64>,
+    other: Option<(u64, &[u8])>,
     mut is_passed: bool,
     passed: &mut Passed<'_>,
     burst: &mut EntryBurst,
@@ -127,9 +131,17 @@ fn run<A: Ahead>(
         let Some(row) = row else { return Ok(End::Over) };
         is_passed = true;
         let head = limits.prefix.head_behind(row.key);
-        if let Some(other) = other.filter(|other| head >= *other) {
-            // Where both have the same head, keys and their versions are to be compared.
-            return Ok(if head == other { End::Tie(head) } else { End::Behind(head) });
+        if let Some((other, key)) = other.filter(|(other, _)| head >= *other) {
+            if head > other {
+                return Ok(End::Behind(head));
+            }
+            passed.is_tied = true;
+            match row.key.cmp(key) {
+                Ordering::Less => {}
+                // Which of them is the newest version its number tells.
+                Ordering::Equal => return Ok(End::Same(head)),
+                Ordering::Greater => return Ok(End::Behind(head)),
+            }
         }
         if row.sequence >= limits.position || passed.is(row.key, head, burst) {
             continue;
@@ -151,11 +163,13 @@ fn run<A: Ahead>(
 const SPARE_BYTES: usize = 4;
 
 impl<D: Device> Entered<D> {
-    /// Chooses the prefix by the keys where the sources are, after two of them had one head: in a
-    /// bucket with several kinds of keys, what all begin with is short, and heads tell nothing.
+    /// Chooses the prefix by the keys of the first two sources, after their heads were the same: in
+    /// a bucket with several kinds of keys, what all begin with is short, and heads tell nothing.
+    /// Keys that do not begin so have the least or the greatest head, and are compared whole.
     fn adapt(&mut self) {
-        let keys = || self.sources.iter().filter_map(Sorted::key);
-        let (Some(least), Some(greatest)) = (keys().min(), keys().max()) else { return };
+        let Some(Lead { first, second: Some(second) }) = self.lead else { return };
+        let key = |at: usize| self.sources[at].key();
+        let (Some(least), Some(greatest)) = (key(first), key(second)) else { return };
         let len = shared_len(least, greatest).saturating_sub(SPARE_BYTES);
         if least == greatest || self.prefix.is(&least[..len]) {
             return;
@@ -167,10 +181,13 @@ impl<D: Device> Entered<D> {
         self.find_first();
     }
 
-    /// The source to go on with, and where the one behind it is.
-    fn lead_on(&mut self) -> Option<(usize, Option<u64>)> {
-        let first = self.find_first()?;
-        Some((first, self.lead?.second.and_then(|at| self.heads[at])))
+    /// Where the source behind the first one is: its head, and its key in `key`.
+    fn second(&self, key: &mut Vec<u8>) -> Option<u64> {
+        let second = self.lead?.second?;
+        let head = self.heads[second]?;
+        key.clear();
+        key.extend_from_slice(self.sources[second].key()?);
+        Some(head)
     }
 
     fn run(
@@ -181,25 +198,32 @@ impl<D: Device> Entered<D> {
         burst: &mut EntryBurst,
     ) -> Result<(usize, End)> {
         let (mut source, mut is_passed) = (source, true);
-        let mut other = self.lead.and_then(|lead| lead.second).and_then(|at| self.heads[at]);
+        let mut key = std::mem::take(&mut self.second_key);
+        let mut second = self.second(&mut key);
         loop {
             self.heads[source] = None;
+            let other = second.map(|head| (head, &key[..]));
             let end = match &mut self.sources[source] {
                 Sorted::Run(cursor) => run(&mut **cursor, limits, other, is_passed, passed, burst),
                 Sorted::Memtable(sorted) => run(sorted, limits, other, is_passed, passed, burst),
                 Sorted::List(listed) => run(listed, limits, other, is_passed, passed, burst),
             }?;
             match end {
-                End::Full(head) | End::Open(head) | End::Tie(head) | End::Behind(head) => {
+                End::Full(head) | End::Open(head) | End::Same(head) | End::Behind(head) => {
                     self.heads[source] = Some(head);
                 }
                 End::Over => {}
             }
-            if !matches!(end, End::Behind(_) | End::Over) {
+            let next = match end {
+                End::Behind(_) | End::Over => self.find_first(),
+                _ => None,
+            };
+            let Some(next) = next else {
+                self.second_key = key;
                 return Ok((source, end));
-            }
-            let Some(next) = self.lead_on() else { return Ok((source, End::Over)) };
-            ((source, other), is_passed) = (next, false);
+            };
+            (source, is_passed) = (next, false);
+            second = self.second(&mut key);
         }
     }
 }
@@ -227,23 +251,24 @@ impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
         let upper = self.upper.as_deref().map(|upper| (upper, prefix.head_behind(upper)));
         let limits = Limits { prefix: &prefix, position: self.snapshot.position, upper };
         let head = prefix.head_behind(before);
-        let mut passed = Passed { before, head, at: None };
+        let mut passed = Passed { before, head, at: None, is_tied: false };
         let end = entered.run(source, &limits, &mut passed, burst);
         if let Some(at) = passed.at {
             passed.before.clear();
             passed.before.extend_from_slice(burst.key(at));
         }
-        let head = passed.head;
+        let Passed { head, is_tied, .. } = passed;
         entered.prefix = prefix;
-        let end = end?;
-        if let (source, End::Full(_)) = end {
+        if let (source, End::Full(_)) = end? {
+            if is_tied {
+                entered.adapt();
+            }
             self.apart = None;
             self.at = At::Source(source);
             return Ok(true);
         }
-        let is_tie = matches!(end, (_, End::Tie(_)));
         if self.settle_forward(Some(head))? {
-            if let Some(entered) = self.entered.as_mut().filter(|_| is_tie) {
+            if let Some(entered) = self.entered.as_mut().filter(|_| is_tied) {
                 entered.adapt();
             }
             let entry = self.version();
@@ -253,3 +278,7 @@ impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod tests;
