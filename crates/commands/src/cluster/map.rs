@@ -19,6 +19,17 @@ const HEADER: &str = "silica-cluster 1";
 /// Digits of an id.
 const ID_LEN: usize = 40;
 
+/// How a change of the map comes into its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Within a second: other nodes say it again.
+    Later,
+    /// Before it takes effect, and durably within a second.
+    Written,
+    /// Durably before it takes effect.
+    Synced,
+}
+
 /// What a node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -385,14 +396,43 @@ impl Map {
         primary.is_some_and(|primary| primary.primary.is_some())
     }
 
-    /// True if this map and `other` differ in nothing but what other nodes say of themselves.
-    pub(crate) fn differs_by_others(&self, other: &Map) -> bool {
-        let rest = |map: &Map| (map.epoch, map.version, map.migrating.len(), map.importing.len());
-        rest(self) == rest(other)
-            && self.me() == other.me()
-            && self.migrating == other.migrating
-            && self.importing == other.importing
-            && self.nodes.keys().eq(other.nodes.keys())
+    /// How this map has to come into the file that has `old`.
+    ///
+    /// A claim that is given up need not be durable at once if the slot was being handed over: the
+    /// file of before says that, so that after a power cut the keys are asked for at the node that
+    /// has them, and that node says again that the slot is its own.
+    pub(super) fn keep(&self, old: &Map) -> Keep {
+        let rest = |map: &Map| (map.epoch, map.version, map.me.clone());
+        let (me, was) = (self.me(), old.me());
+        let (gained, lost) = (me.slots.without(&was.slots), was.slots.without(&me.slots));
+        let (leaving, was_leaving) = (self.leaving(), old.leaving());
+        if rest(self) != rest(old)
+            || self.importing != old.importing
+            || !self.nodes.keys().eq(old.nodes.keys())
+            || !gained.is_empty()
+            || leaving.iter().any(|(slot, id)| was_leaving.get(slot) != Some(id))
+            || was_leaving.keys().any(|slot| !leaving.contains_key(slot) && !lost.contains(*slot))
+        {
+            return Keep::Synced;
+        }
+        if lost.is_empty() {
+            return if me == was { Keep::Later } else { Keep::Synced };
+        }
+        let (revision, slots) = (was.revision, was.slots.clone());
+        let is_same = Node { revision, slots, ..me.clone() } == *was;
+        let is_anothers = |slot: u16| self.owner(slot).is_some_and(|node| node.id != self.me);
+        let were_leaving = lost.iter().all(|slot| was_leaving.contains_key(&slot));
+        if is_same && were_leaving && lost.iter().all(is_anothers) {
+            return Keep::Written;
+        }
+        Keep::Synced
+    }
+
+    /// Slots that this node hands over, and to whom; those too that it was told to leave, until it
+    /// has heard of the other node's claim and given up its own.
+    fn leaving(&self) -> BTreeMap<u16, &str> {
+        let told = self.told.iter().filter(|(slot, _)| self.me().slots.contains(**slot));
+        told.chain(&self.migrating).map(|(slot, id)| (*slot, id.as_str())).collect()
     }
 
     /// The map as text, for other nodes.
@@ -416,7 +456,8 @@ impl Map {
     /// The map as its file has it: with slots that are under way, and a checksum.
     pub(crate) fn file(&self) -> String {
         let mut text = self.text();
-        for (word, slots) in [("migrating", &self.migrating), ("importing", &self.importing)] {
+        let importing = self.importing.iter().map(|(slot, id)| (*slot, id.as_str())).collect();
+        for (word, slots) in [("migrating", self.leaving()), ("importing", importing)] {
             for (slot, id) in slots {
                 writeln!(text, "{word} {slot} {id}").expect("a string takes every write");
             }
@@ -563,21 +604,22 @@ mod tests {
         let mut two = map('b', 2, "10-19");
         let alone = one.clone();
         assert!(one.merge(&two, |_| true));
-        assert!(!one.differs_by_others(&alone), "another node");
+        assert_eq!(one.keep(&alone), Keep::Synced, "another node");
         let before = one.clone();
         two.free(&[12]);
-        assert!(one.merge(&two, |_| true) && one.differs_by_others(&before));
+        assert!(one.merge(&two, |_| true));
+        assert_eq!(one.keep(&before), Keep::Later);
         let before = one.clone();
         one.migrating.insert(3, id('b'));
-        assert!(!one.differs_by_others(&before), "a slot under way");
+        assert_eq!(one.keep(&before), Keep::Synced, "a slot under way");
         let before = one.clone();
         two.bump_epoch();
         assert!(one.merge(&two, |_| true));
-        assert!(!one.differs_by_others(&before), "the highest epoch");
+        assert_eq!(one.keep(&before), Keep::Synced, "the highest epoch");
         let before = one.clone();
         two.take(&[9]);
         assert!(one.merge(&two, |_| true));
-        assert!(!one.differs_by_others(&before), "its own claim");
+        assert_eq!(one.keep(&before), Keep::Synced, "its own claim");
         assert_eq!(
             one.ranges().iter().map(|run| (run.0, run.1)).collect::<Vec<_>>(),
             [(0, 8), (9, 11), (13, 19)]
@@ -586,6 +628,38 @@ mod tests {
             (one.size(), one.served(), one.has_highest_epoch(), two.has_highest_epoch()),
             (2, 19, false, true)
         );
+    }
+
+    /// A slot that was handed over in order comes back from the file of any step as being handed
+    /// over: what was moved is asked for at the other node, not answered as missing.
+    #[test]
+    fn a_slot_that_is_left_is_kept_as_being_handed_over() {
+        let (mut one, mut two) = (map('a', 1, "0-9"), map('b', 2, "10-19"));
+        assert!(one.merge(&two, |_| true) && two.merge(&one, |_| true));
+        let mut before = one.clone();
+        one.migrating.insert(5, id('b'));
+        assert_eq!(one.keep(&before), Keep::Synced);
+        before = one.clone();
+        one.leave_to(5, &id('b'));
+        assert_eq!((one.keep(&before), one.file()), (Keep::Later, before.file()));
+        let again = Map::of_file(&one.file()).unwrap();
+        assert_eq!(again.migrating, BTreeMap::from([(5, id('b'))]));
+        before = one.clone();
+        two.take(&[5]);
+        assert!(one.merge(&two, |_| true));
+        assert_eq!(one.keep(&before), Keep::Written);
+        assert!(
+            one.leaving().is_empty() && Map::of_file(&one.file()).unwrap().leaving().is_empty()
+        );
+        // Without having been handed over, or if it is to stay, the file has it at once.
+        before = one.clone();
+        two.take(&[6]);
+        assert!(one.merge(&two, |_| true));
+        assert_eq!(one.keep(&before), Keep::Synced, "it was taken");
+        one.leave_to(7, &id('b'));
+        before = one.clone();
+        one.take(&[7]);
+        assert_eq!(one.keep(&before), Keep::Synced, "it stays");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! what is decided from outside, by `redis-cli --cluster`, by CLUSTERX SETNODES or by a file. A
 //! node that learns something tells the others ([`links`]), and keeps it in a file.
 //!
-//! * `slots`, `map`, `topology`: slots, who serves them, and the file (docs/formats/cluster.md);
+//! * `slots`, `map`, `topology`: slots, and who serves them;
+//! * `file`, `directory`: where the map is kept (docs/formats/cluster.md);
 //! * `route`: which node runs a request; [`crate::exec`] asks it before each request runs;
 //! * `keys`: the keys of a slot;
 //! * `migrate`, `kept`: MIGRATE, which moves keys to another server, and its connections;
@@ -16,8 +17,9 @@
 //! Invariants:
 //! 1. A map takes effect while no burst runs, and a burst looks at the map when it begins: so no
 //!    request runs under a map that was replaced.
-//! 2. What a node says of itself, which nodes there are, and the highest epoch are in its file
-//!    before they take effect. What others say of themselves comes there within a second, and when
+//! 2. What a node says of itself, which nodes there are, and the highest epoch are in its file,
+//!    and durable, before they take effect; what [`Map::keep`] excepts is durable within a
+//!    second. What others say of themselves comes there within a second, and when
 //!    the server stops: a node that has lost it hears it again.
 //! 3. A request for a slot that is handed over looks whether its keys are there, and runs, under
 //!    one lock ([`Cluster::handover`]), which MIGRATE holds when it removes keys: a key is here or
@@ -25,7 +27,9 @@
 //! 4. Locks are taken in this order: the gate of bursts, `handover`, `state`. Nobody holds `state`
 //!    while he waits for another node.
 
+mod directory;
 pub(crate) mod encryption;
+mod file;
 mod kept;
 mod keys;
 mod links;
@@ -50,15 +54,16 @@ pub(crate) use route::{Asked, CROSS_SLOT, KeySlots, Route, TRY_AGAIN};
 pub(crate) use slots::{SLOTS, SlotSet, range_text, slot_of};
 pub(crate) use topology::of_topology;
 
+use self::directory::PathDirectory;
+use self::file::MapFile;
 use self::links::Links;
 use self::lost::Lost;
+use self::map::Keep;
 use self::migrate::Moving;
 use crate::service::Service;
 use silica::engine::{Error, ErrorKind, Result};
 use silica_base::{Clock, Published, SystemClock};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -90,7 +95,9 @@ pub struct ClusterOptions {
 /// The newest map, which may not have taken effect yet.
 struct State {
     map: Arc<Map>,
-    /// Since when the file has not what others say of themselves, in monotonic milliseconds.
+    /// Where maps are kept; None if nothing outlives the process.
+    file: Option<MapFile<PathDirectory>>,
+    /// Since when something is not durable in the file, in monotonic milliseconds.
     unsaved_ms: Option<u64>,
     /// Ids of nodes that were forgotten, and when, in Unix milliseconds.
     forgotten: BTreeMap<String, u64>,
@@ -146,11 +153,9 @@ impl Cluster {
     /// # Errors
     /// Fails if the file cannot be read or written, or is damaged, and if a topology is wrong.
     pub fn open(options: ClusterOptions) -> Result<Arc<Cluster>> {
-        let mut map = match &options.file {
-            Some(file) => read(file)?,
-            None => None,
-        }
-        .unwrap_or_else(|| Map::new(Node::new(&new_id(), &options.host, options.port)));
+        let (file, kept) = open_file(options.file.as_deref())?;
+        let mut map =
+            kept.unwrap_or_else(|| Map::new(Node::new(&new_id(), &options.host, options.port)));
         let me = map.me();
         let host = if options.host.is_empty() { me.host.clone() } else { options.host.clone() };
         if (&me.host, me.port) != (&host, options.port) {
@@ -166,7 +171,8 @@ impl Cluster {
         let cluster = Cluster {
             map: Published::new(Arc::new(map.clone())),
             state: Mutex::new(State {
-                map: Arc::new(map.clone()),
+                map: Arc::new(map),
+                file,
                 unsaved_ms: None,
                 forgotten: BTreeMap::new(),
             }),
@@ -179,7 +185,7 @@ impl Cluster {
             lost: Lost::default(),
             options,
         };
-        cluster.save(&map).map_err(config)?;
+        cluster.save_again().map_err(config)?;
         Ok(Arc::new(cluster))
     }
 
@@ -240,11 +246,15 @@ impl Cluster {
             let value = change(&mut map)?;
             let has_changed = map != *state.map;
             if has_changed {
-                if map.differs_by_others(&state.map) {
-                    state.unsaved_ms.get_or_insert(service.monotonic_ms());
-                } else {
-                    self.save(&map)?;
-                    state.unsaved_ms = None;
+                let keep = map.keep(&state.map);
+                let is_synced = keep == Keep::Synced && self.options.is_synced;
+                if keep != Keep::Later {
+                    // What a write that failed has left in the file is replaced soon.
+                    state.save(&map, is_synced).inspect_err(|_| state.save_soon(service))?;
+                }
+                match is_synced {
+                    true => state.unsaved_ms = None,
+                    false => state.save_soon(service),
                 }
                 self.lost.note(&state.map, &map);
                 state.map = Arc::new(map);
@@ -329,30 +339,22 @@ impl Cluster {
         })
     }
 
-    /// Writes `map` to its file.
-    pub(crate) fn save(&self, map: &Map) -> std::result::Result<(), String> {
-        let Some(file) = &self.options.file else { return Ok(()) };
-        write(file, map.file().as_bytes(), self.options.is_synced)
-            .map_err(|error| format!("ERR the map of the cluster was not written: {error}"))
-    }
-
-    /// Writes the newest map to its file.
+    /// Writes the newest map to its file, durably.
     pub(crate) fn save_again(&self) -> std::result::Result<(), String> {
         let mut state = lock(&self.state);
-        self.save(&state.map)?;
+        let map = Arc::clone(&state.map);
+        state.save(&map, true)?;
         state.unsaved_ms = None;
         Ok(())
     }
 
-    /// Writes the newest map to its file, if that lacks something since `since_ms` or longer.
+    /// Writes the newest map to its file, durably, if that lacks something since `since_ms` or
+    /// longer.
     pub(crate) fn save_late(&self, since_ms: u64) {
-        let mut state = lock(&self.state);
-        if state.unsaved_ms.is_none_or(|unsaved_ms| unsaved_ms > since_ms) {
-            return;
-        }
-        match self.save(&state.map) {
-            Ok(()) => state.unsaved_ms = None,
-            Err(error) => log::warn!("{error}"),
+        if lock(&self.state).unsaved_ms.is_some_and(|unsaved_ms| unsaved_ms <= since_ms)
+            && let Err(error) = self.save_again()
+        {
+            log::warn!("{error}");
         }
     }
 
@@ -362,39 +364,40 @@ impl Cluster {
     }
 }
 
-/// The map in `file`, if there is one.
-fn read(file: &Path) -> Result<Option<Map>> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(format!("reading {}", file.display()), error)),
-    };
-    Map::of_file(&text).map(Some).map_err(|why| {
-        let file = file.display();
-        config(format!(
-            "the map of the cluster in {file} is damaged: {why}; put a copy back, or remove the \
-             file and add the node to the cluster anew"
-        ))
-    })
+impl State {
+    /// Writes `map` to the file, durably if it `is_synced`.
+    fn save(&mut self, map: &Map, is_synced: bool) -> std::result::Result<(), String> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.put(&map.file(), is_synced)
+            .map_err(|error| format!("ERR the map of the cluster was not written: {error}"))
+    }
+
+    /// Lets the links make the file durable.
+    fn save_soon(&mut self, service: &Service) {
+        self.unsaved_ms.get_or_insert(service.monotonic_ms());
+    }
 }
 
-/// Puts a file with `bytes` in the place of `file`, durably if it `is_synced`.
-fn write(file: &Path, bytes: &[u8], is_synced: bool) -> std::io::Result<()> {
-    let mut name = file.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = file.with_file_name(name);
-    let mut out = File::create(&new)?;
-    out.write_all(bytes)?;
-    if !is_synced {
-        return std::fs::rename(&new, file);
-    }
-    out.sync_all()?;
-    std::fs::rename(&new, file)?;
-    match file.parent() {
-        Some(directory) if directory.as_os_str().is_empty() => File::open(".")?.sync_all(),
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
+/// The file at `path`, and the map that it has; nothing if no path is given, and no map if there
+/// is no file.
+fn open_file(path: Option<&Path>) -> Result<(Option<MapFile<PathDirectory>>, Option<Map>)> {
+    let Some(path) = path else { return Ok((None, None)) };
+    let damaged = |why: &dyn std::fmt::Display| {
+        let path = path.display();
+        config(format!(
+            "the map of the cluster in {path} is damaged: {why}; put a copy back, or remove the \
+             file and add the node to the cluster anew"
+        ))
+    };
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| config(format!("{} is no name of a file", path.display())))?;
+    let opened = MapFile::open(PathDirectory::of(path), name);
+    let (file, text) = opened.map_err(|error| match error.kind() {
+        ErrorKind::Corruption => damaged(&error),
+        _ => error,
+    })?;
+    let map = text.map(|text| Map::of_file(&text)).transpose().map_err(|why| damaged(&why))?;
+    Ok((Some(file), map))
 }
 
 /// A service that may be gone.
