@@ -232,7 +232,8 @@ struct Found {
 fn find(name: &str, bytes: &[u8]) -> Result<Found> {
     FORMAT.version_of(name, 0, bytes)?;
     let place_bytes = bytes.len() / PLACES;
-    if place_bytes < PLACE_MIN || place_bytes % BLOCK > 0 || bytes.len() % PLACES > 0 {
+    let is_even = place_bytes.is_multiple_of(BLOCK) && bytes.len().is_multiple_of(PLACES);
+    if place_bytes < PLACE_MIN || !is_even {
         return Err(damaged(name, bytes.len(), "its length is not that of three places"));
     }
     let sequences: Vec<Option<u64>> = bytes

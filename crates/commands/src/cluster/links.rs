@@ -14,7 +14,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Messages that wait for a node at most; what comes more is lost to it, as PUBLISH promises.
 const WAITING_MAX: usize = 4096;
@@ -24,6 +24,10 @@ const ANSWER: Duration = Duration::from_millis(2_000);
 const REST: Duration = Duration::from_millis(1_000);
 /// How long it rests when the node was not there.
 const RETRY: Duration = Duration::from_millis(250);
+
+/// How long a link rests after it has sent something before it sends a map again: a reshard changes
+/// the map hundreds of times a second, and each map says all. A change after a rest goes at once.
+const PACE: Duration = Duration::from_millis(10);
 
 /// How long what others say of themselves is not in the file; then the next link that looks writes.
 const SAVE_MS: u64 = 500;
@@ -207,20 +211,22 @@ impl Worker {
         }
     }
 
-    /// Waits for something to send, for `rest` at most; false if the link has ended.
+    /// Waits for something to send, for `rest` at most; false if the link has ended. Messages go at
+    /// once, a look at the map waits until [`PACE`] is over.
     fn wait(&self, rest: Duration, messages: &mut Vec<Arc<(Vec<u8>, Vec<u8>)>>) -> bool {
-        let mut next = match self.receiver.recv_timeout(rest) {
-            Ok(sent) => Some(sent),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return false,
-        };
-        while let Some(sent) = next {
-            if let Sent::Message(message) = sent {
-                messages.push(message);
+        let begun = Instant::now();
+        let mut left = rest;
+        loop {
+            match self.receiver.recv_timeout(left) {
+                Ok(Sent::Message(message)) => {
+                    messages.push(message);
+                    left = Duration::ZERO;
+                }
+                Ok(Sent::Look) => left = left.min(PACE.saturating_sub(begun.elapsed())),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
             }
-            next = self.receiver.try_recv().ok();
         }
-        true
     }
 
     /// Sends the map, if the node has not got this one, and `messages`.
