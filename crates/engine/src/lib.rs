@@ -26,6 +26,7 @@ pub mod part;
 mod shared;
 mod spec;
 mod stages;
+mod staging;
 pub mod transaction;
 mod views;
 
@@ -53,6 +54,7 @@ pub use spec::{
     EngineSpec, Ingest, Medium, Open, Repair, SortedFiles, SortedFilesMade, SortedFilesOptions,
 };
 pub use stages::{Stage, StageTime, StageTimes, StageWatch, Stages, Unwatched};
+pub use staging::{StagedWrite, Staging};
 pub use views::{
     Admin, Atomic, Checkpoint, Count, Expected, Loss, Repaired, Scan, Shard, Sharded, Update,
 };

@@ -2,7 +2,7 @@
 
 use crate::transaction::CommitTurns;
 use crate::{
-    Durability, EntryBurst, EntryRef, GetSink, Intent, IterateOptions, OpKind, WriteBatch,
+    Durability, EntryBurst, EntryRef, GetSink, Intent, IterateOptions, OpKind, Staging, WriteBatch,
 };
 use silica_base::{Error, ErrorKind, Result};
 use std::ops::Bound;
@@ -177,6 +177,12 @@ pub trait Ordered: Send + Sync {
     /// Whose turn it is to commit: one for the store, so that an exclusive transaction keeps all
     /// others from committing.
     fn commit_turns(&self) -> &Arc<CommitTurns>;
+
+    /// A place to put writes of a transaction aside that do not fit into its memory; `None` if the
+    /// engine has none.
+    fn staging(self: Arc<Self>) -> Option<Box<dyn Staging>> {
+        None
+    }
 
     /// As [`crate::Engine::sync`], for commits that returned before the call.
     fn sync_commits(&self) -> Result<()>;

@@ -9,18 +9,19 @@
 //!    So the snapshot of a view has neither more nor less than its header says, and a reader never
 //!    waits for a write.
 
+use crate::aside::Spilled;
 use crate::failure::{Failure, Result, code};
 use crate::keyspaces::Keyspaces;
 use crate::layout::{HEADER_KEY, Header};
 use crate::results::{Results, Written};
-use crate::spill::{self, Failed, Spilled};
+use crate::spill::{self, Failed};
 use crate::view::{Kept, Slot, View};
 use log::error;
 use silica::engine::transaction::{Transaction, Wait};
 use silica::engine::{Ordered, SnapshotExt};
 use silica::{DEFAULT_ENGINE, Durability, Error, ErrorKind, KeyRange, Keyspace, Silica};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a transaction has in memory is at most this part of the database's memory, in these bounds.
@@ -58,6 +59,8 @@ pub struct Database {
     /// Bytes that a transaction has in memory at most, and what is written of them at once.
     pub(crate) spill_bytes: usize,
     pub(crate) batch_bytes: usize,
+    /// What does not fit into the memory of a transaction becomes layers, which the engine has.
+    takes_layers: AtomicBool,
     /// How often transactions have spilled.
     spills: AtomicU64,
     /// Whoever has it commits what was written beside others.
@@ -122,6 +125,17 @@ impl Database {
         Database::build(engine, None, false, bytes, None)
     }
 
+    /// What does not fit into the memory of a transaction becomes layers.
+    pub(crate) fn takes_layers(&self) -> bool {
+        self.takes_layers.load(Ordering::Relaxed)
+    }
+
+    /// Lets transactions spill as on engines that have no layers: for tests.
+    #[doc(hidden)]
+    pub fn spill_to_entries(&self) {
+        self.takes_layers.store(false, Ordering::Relaxed);
+    }
+
     /// How often transactions have put what they had written aside, since it did not fit into
     /// their memory.
     pub fn spills(&self) -> u64 {
@@ -135,7 +149,8 @@ impl Database {
 
     /// Where a transaction that reads `view` puts writes aside.
     pub(crate) fn spilled(&self, view: &View) -> Result<Spilled> {
-        Ok(Spilled::new(&self.ordered, &view.snapshot, self.batch_bytes)?)
+        let how = (self.batch_bytes, self.takes_layers());
+        Ok(Spilled::new(&self.ordered, &view.snapshot, how)?)
     }
 
     fn build(
@@ -175,6 +190,7 @@ impl Database {
         })??;
         let state =
             State { header, view: None, has_writer: false, is_stuck: false, slots: Vec::new() };
+        let has_layers = Arc::clone(&ordered).staging().is_some();
         Ok(Arc::new(Database {
             state: Mutex::new(state),
             commits: AtomicU64::new(0),
@@ -182,6 +198,7 @@ impl Database {
             value_bytes_max: limits.value_bytes_max.saturating_sub(spill::BESIDE_BYTES_MAX),
             spill_bytes,
             batch_bytes,
+            takes_layers: AtomicBool::new(has_layers),
             spills: AtomicU64::new(0),
             commit_beside: Mutex::default(),
             rowids: Mutex::default(),
@@ -318,7 +335,7 @@ impl Database {
         &self,
         turn: &mut Turn,
         view: &View,
-        (transaction, spilled): (&mut Transaction, Option<&Spilled>),
+        (transaction, spilled): (&mut Transaction, Option<&mut Spilled>),
         header: Header,
         written: &Written,
     ) -> Result<()> {
@@ -334,12 +351,13 @@ impl Database {
                     self.count_spill();
                     let mut spilled = self.spilled(view)?;
                     let moved = spilled.spill(transaction, false).map_err(Failure::from);
-                    let done = moved.and_then(|_| self.commit_spilled(turn, &spilled));
-                    done.inspect_err(|_| {
+                    let done = moved.and_then(|_| self.commit_spilled(turn, &mut spilled));
+                    if let Err(error) = done {
                         if !turn.is_over {
-                            spilled.end()
+                            spilled.end();
                         }
-                    })?;
+                        return Err(error);
+                    }
                 }
                 done => done?,
             },
@@ -362,7 +380,7 @@ impl Database {
         drop((old, kept));
     }
 
-    fn commit_spilled(&self, turn: &mut Turn, spilled: &Spilled) -> Result<()> {
+    fn commit_spilled(&self, turn: &mut Turn, spilled: &mut Spilled) -> Result<()> {
         match spilled.commit() {
             Ok(()) => Ok(()),
             Err(Failed::Before(error)) => Err(error.into()),

@@ -23,6 +23,7 @@
 //! `ffi.rs` makes of them.
 #![deny(unsafe_code)]
 
+mod aside;
 mod connection;
 mod cursor;
 mod database;

@@ -187,14 +187,14 @@ fn decode_mark(mut bytes: &[u8]) -> Option<Ranges> {
 
 /// A savepoint that is older than the last spill.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+pub(crate) struct Place {
     /// Records that there were.
     undos: u64,
     deleted: Arc<Ranges>,
 }
 
 /// The spilled writes of the transaction that has the turn.
-pub(crate) struct Spilled {
+pub(crate) struct Entries {
     ordered: Arc<dyn Ordered>,
     below: Arc<dyn Snapshot>,
     /// With all that is spilled.
@@ -206,7 +206,7 @@ pub(crate) struct Spilled {
     is_broken: bool,
 }
 
-impl Spilled {
+impl Entries {
     /// None yet, of a transaction that reads `below`.
     pub(crate) fn new(
         ordered: &Arc<dyn Ordered>,
@@ -214,7 +214,7 @@ impl Spilled {
         batch_bytes: usize,
     ) -> Result<Self> {
         Writer::new(ordered, below, batch_bytes).end()?;
-        Ok(Spilled {
+        Ok(Entries {
             ordered: Arc::clone(ordered),
             below: Arc::clone(below),
             now: Arc::clone(ordered).snapshot()?,
@@ -254,7 +254,7 @@ impl Spilled {
         &mut self,
         transaction: &Transaction,
         has_savepoints: bool,
-    ) -> Result<Vec<Mark>> {
+    ) -> Result<Vec<Place>> {
         self.check()?;
         self.is_broken = true;
         let mut marks = Vec::new();
@@ -279,14 +279,14 @@ impl Spilled {
     }
 
     /// Writes records of what the transaction has replaced, and deletes ranges at their time.
-    fn spill_replaced(&mut self, transaction: &Transaction) -> Result<Vec<Mark>> {
+    fn spill_replaced(&mut self, transaction: &Transaction) -> Result<Vec<Place>> {
         let mut marks = Vec::new();
         let mut pending = Vec::new();
         transaction.replaced(&mut |replaced| {
             match replaced {
                 Replaced::Savepoint(_) => {
                     let undos = self.undos + pending.len() as u64;
-                    marks.push(Mark { undos, deleted: Arc::clone(&self.deleted) });
+                    marks.push(Place { undos, deleted: Arc::clone(&self.deleted) });
                 }
                 Replaced::Key(key, before) => {
                     pending.push(match before {
@@ -361,7 +361,7 @@ impl Spilled {
     }
 
     /// Takes back what was spilled since `mark`.
-    pub(crate) fn roll_back_to(&mut self, mark: &Mark) -> Result<()> {
+    pub(crate) fn roll_back_to(&mut self, mark: &Place) -> Result<()> {
         self.check()?;
         self.is_broken = true;
         let range = KeyRange::new(undo_key(mark.undos), undo_key(self.undos));

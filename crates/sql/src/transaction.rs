@@ -182,7 +182,14 @@ impl State {
     /// alone, which is in memory in any case, is written to the device once.
     #[inline]
     fn put(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<()> {
-        if self.writable()?.has_much() {
+        let writing = self.writable()?;
+        if writing.is_large(key, record.len()) {
+            self.generation += 1;
+            self.idle.clear();
+            if self.writing()?.put_large(root, key, record)? {
+                return Ok(());
+            }
+        } else if writing.has_much() {
             self.spill()?;
         }
         let writing = self.writing()?;
@@ -577,7 +584,7 @@ impl Shared {
                     writing.spill()?;
                 }
                 let Writing { view, turn, transaction, spilled, written, .. } = &mut **writing;
-                let what = (transaction, spilled.as_ref());
+                let what = (transaction, spilled.as_mut());
                 match (turn, &state.reads) {
                     (Some(turn), _) => self.database.commit(turn, view, what, header, written)?,
                     (None, Some(reads)) => {

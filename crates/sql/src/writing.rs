@@ -4,17 +4,17 @@
 //!    spilled (`spill.rs`). After a spill the engine's transaction is another one, above what is
 //!    spilled.
 //! 2. Savepoints are the engine's, in the order in which they were set; those from before the last
-//!    spill are marks instead. If there is a mark, the engine's transaction has one savepoint more,
-//!    its first: so it knows what later writes replace.
+//!    spill are marks instead. If there is a mark, and the engine has no layers, its transaction
+//!    has one savepoint more, its first: so it knows what later writes replace.
 //! 3. The header is an entry of the transaction, so it is rolled back with everything else. What is
 //!    kept of it in memory is dropped then.
 
+use crate::aside::{Mark, Spilled};
 use crate::database::{Database, Turn};
 use crate::failure::{Failure, Result, code};
 use crate::layout::{HEADER_KEY, Header};
 use crate::long_keys::{is_long, stored_key, stored_value};
 use crate::results::{Results, Written};
-use crate::spill::{Mark, Spilled};
 use crate::view::View;
 use silica::engine::transaction::{Savepoint, Transaction};
 use silica::{EntryRef, ErrorKind, KeyRange};
@@ -96,7 +96,9 @@ impl Writing {
     pub(crate) fn new_transaction(&mut self, transaction: Transaction) {
         self.transaction = transaction;
         (self.memory_bytes, self.put_bytes, self.kept_bytes) = (0, 0, 0);
-        self.floor = (!self.savepoints.is_empty()).then(|| self.transaction.savepoint());
+        let needs_undos = self.spilled.as_ref().is_some_and(Spilled::needs_undos);
+        let has_floor = needs_undos && !self.savepoints.is_empty();
+        self.floor = has_floor.then(|| self.transaction.savepoint());
     }
 
     /// Moves what is in memory to the device.
@@ -123,12 +125,20 @@ impl Writing {
                     && 4 * self.put_bytes < self.memory_bytes
                     && self.memory_bytes < KEPT_BYTES_MAX =>
             {
-                spilled.end();
-                self.spilled = None;
+                if let Some(spilled) = self.spilled.take() {
+                    spilled.end();
+                }
                 self.kept_bytes = (2 * self.memory_bytes).min(KEPT_BYTES_MAX);
                 return Ok(());
             }
-            spilled => spilled?.into_iter(),
+            Err(error) => {
+                // Nothing is put aside: the transaction is in memory as before.
+                if is_first && !spilled.needs_undos() {
+                    self.spilled = None;
+                }
+                return Err(error.into());
+            }
+            Ok(marks) => marks.into_iter(),
         };
         if self.floor.is_some() {
             marks.next();
@@ -169,8 +179,15 @@ impl Writing {
             }
             None => own.map_or(Ok(()), |own| self.transaction.release(own))?,
         }
-        if let Some(spilled) = self.spilled.as_mut().filter(|_| self.savepoints.is_empty()) {
-            spilled.forget_undos()?;
+        if let Some(spilled) = &mut self.spilled {
+            let marks = self.savepoints.iter().rev().filter_map(|point| match point {
+                Point::Spilled(mark) => Some(mark),
+                Point::Own(_) => None,
+            });
+            let last = marks.take(1).next();
+            if last.is_some() || self.savepoints.is_empty() || !spilled.needs_undos() {
+                spilled.forget_behind(last)?;
+            }
         }
         Ok(())
     }
@@ -242,6 +259,31 @@ impl Writing {
         } else {
             self.transaction.put(key, EntryRef::new(value));
         }
+    }
+
+    /// True if a record of so many bytes had better go to the device at once: it would be in memory
+    /// twice, and have no room there.
+    #[inline]
+    pub(crate) fn is_large(&self, key: &[u8], bytes: usize) -> bool {
+        let is_large = bytes >= self.database.spill_bytes && !is_long(key);
+        is_large && self.turn.is_some() && self.database.takes_layers()
+    }
+
+    /// Puts a large entry behind all that is in memory, which is spilled before it; false if it is
+    /// to be put as others are. Iterators are to be opened anew, whatever becomes of it.
+    pub(crate) fn put_large(&mut self, root: u32, key: &[u8], record: &[u8]) -> Result<bool> {
+        self.spill()?;
+        let Some(spilled) = &mut self.spilled else { return Ok(false) };
+        if !spilled.put_alone(key, record)? {
+            return Ok(false);
+        }
+        let transaction = spilled.transaction();
+        self.new_transaction(transaction);
+        if let Some(results) = &self.results {
+            results.note_written(&mut self.written, root, key);
+        }
+        self.has_written = true;
+        Ok(true)
     }
 
     /// Deletes an entry of tree `root`.

@@ -13,7 +13,6 @@
 //!    floors.
 
 use crate::bucket::{Bucket, Frozen, Version};
-use crate::buckets::Buckets;
 use crate::deleted::DeletedRange;
 use crate::flush::Flush;
 use crate::job::Job;
@@ -265,6 +264,38 @@ pub(crate) fn try_install<D: Device>(
     deleted: &[DeletedRange],
     may: &dyn Fn() -> bool,
 ) -> Result<Installed> {
+    let front = |positions: &[u64]| {
+        let position = positions[0];
+        let deleted = deleted.iter().map(|range| DeletedRange { position, ..range.clone() });
+        let mut run: Vec<Part<D>> = Vec::new();
+        // From here on the manifest may name them.
+        for mut part in written.parts.drain(..) {
+            part.table = part.table.ingested(position)?;
+            run.push(part);
+        }
+        let runs = vec![run.into_iter().collect()];
+        Ok(Front { runs, deleted: deleted.collect(), is_owned: false })
+    };
+    try_install_front(wip, 1, front, may)
+}
+
+/// What is put in front of all runs.
+pub(crate) struct Front<D: Device> {
+    /// The newest first.
+    pub(crate) runs: Vec<Run<D>>,
+    pub(crate) deleted: Vec<DeletedRange>,
+    /// Somebody else removes the tables if they are not installed.
+    pub(crate) is_owned: bool,
+}
+
+/// As [`try_install`], what `front` makes of so many positions, which ascend. It is called once
+/// nothing stands in the way; tables of an edit that fails are removed.
+pub(crate) fn try_install_front<D: Device>(
+    wip: &Wip<D>,
+    positions: usize,
+    front: impl FnOnce(&[u64]) -> Result<Front<D>>,
+    may: &dyn Fn() -> bool,
+) -> Result<Installed> {
     let guard = wip.lock_install();
     let mut writer = wip.writer.lock();
     let buckets = wip.buckets();
@@ -274,27 +305,21 @@ pub(crate) fn try_install<D: Device>(
     if !may() {
         return Ok(Installed::Refused);
     }
-    let position = wip.mark(&mut writer)?;
+    let positions = (0..positions).map(|_| wip.mark(&mut writer)).collect::<Result<Vec<u64>>>()?;
     wip.sync_log()?;
     let end = wip.log.end() / POSITION_BYTES;
-    let deleted: Vec<DeletedRange> =
-        deleted.iter().map(|range| DeletedRange { position, ..range.clone() }).collect();
-    let mut run: Vec<Part<D>> = Vec::new();
-    // From here on the manifest may name them.
-    for mut part in written.parts.drain(..) {
-        part.table = part.table.ingested(position)?;
-        run.push(part);
-    }
+    let Front { runs, deleted, is_owned } = front(&positions)?;
     let versions: Vec<Version<D>> = (0..buckets.len())
         .map(|place| {
             let bucket = buckets.at(place);
             let before = bucket.read().version.clone();
-            let own = |part: &Part<D>| part.within(&bucket.lower, buckets.upper(place));
-            let own: Run<D> = run.iter().filter_map(own).collect();
-            let mut runs = before.runs.clone();
-            runs.splice(0..0, (!own.is_empty()).then_some(own));
-            let mut ranges = before.deleted.clone();
             let upper = buckets.upper(place);
+            let own = |run: &Run<D>| -> Run<D> {
+                run.iter().filter_map(|part| part.within(&bucket.lower, upper)).collect()
+            };
+            let own = runs.iter().map(own).filter(|run| !run.is_empty());
+            let runs: Vec<Run<D>> = own.chain(before.runs.iter().cloned()).collect();
+            let mut ranges = before.deleted.clone();
             ranges.extend(deleted.iter().filter_map(|range| range.within(&bucket.lower, upper)));
             Version::new(runs, end, ranges).after(&before)
         })
@@ -305,28 +330,34 @@ pub(crate) fn try_install<D: Device>(
     let edit = Edit::Buckets { gone: Vec::new(), new };
     let edited = wip.edit_newest(history.as_slice());
     if let Err(error) = edited.and_then(|()| wip.edit_buckets(edit, &Garbage::default())) {
-        after_failed_edit(wip, &run, error)?;
+        after_failed_edit(wip, &runs, is_owned, error)?;
     }
     wip.begin_history(history.as_ref());
     for (bucket, version) in buckets.iter().zip(versions) {
         bucket.write().set_version(version);
     }
     drop((writer, guard));
-    let bytes = run.iter().map(|part| part.table.table.file_bytes()).sum();
+    let bytes = runs.iter().flatten().map(|part| part.table.table.file_bytes()).sum();
     add(&wip.metrics.flush_bytes, bytes);
     Ok(Installed::Done)
 }
 
-/// Passes the error of an edit on that would have named the tables of `run`, unless the edit is
+/// Passes the error of an edit on that would have named the tables of `runs`, unless the edit is
 /// there: then writing the manifest anew failed.
-fn after_failed_edit<D: Device>(wip: &Wip<D>, run: &[Part<D>], error: Error) -> Result<()> {
+fn after_failed_edit<D: Device>(
+    wip: &Wip<D>,
+    runs: &[Run<D>],
+    is_owned: bool,
+    error: Error,
+) -> Result<()> {
     let (named, is_known) = (wip.named_tables(), wip.is_state_known());
-    if is_known && run.iter().all(|part| named.contains(&part.table.number)) {
+    let parts = || runs.iter().flatten();
+    if is_known && parts().all(|part| named.contains(&part.table.number)) {
         ::log::warn!("an ingest: {error}");
         return Ok(());
     }
-    if is_known {
-        run.iter().for_each(|part| wip.tables.remove_table(part.table.number));
+    if is_known && !is_owned {
+        parts().for_each(|part| wip.tables.remove_table(part.table.number));
     }
     Err(error)
 }
@@ -337,11 +368,31 @@ pub(crate) struct TablesOut<'w, D: Device> {
     output: Option<Output<D>>,
     /// The key of the last version.
     last: Option<Vec<u8>>,
+    /// They may be the oldest ones of their buckets.
+    may_be_oldest: bool,
+    /// The runs that the last version is in front of, as they were, and the end of their bucket.
+    older: Option<(Option<Vec<u8>>, Arc<Version<D>>)>,
+}
+
+fn is_before(key: &[u8], upper: Option<&[u8]>) -> bool {
+    upper.is_none_or(|upper| key < upper)
 }
 
 impl<'w, D: Device> TablesOut<'w, D> {
     pub(crate) fn new(wip: &'w Wip<D>) -> Self {
-        TablesOut { written: Written { wip, parts: Vec::new() }, output: None, last: None }
+        let written = Written { wip, parts: Vec::new() };
+        TablesOut { written, output: None, last: None, may_be_oldest: true, older: None }
+    }
+
+    /// As [`TablesOut::new`], of tables that are asked for keys in vain before they are installed.
+    pub(crate) fn in_front(wip: &'w Wip<D>) -> Self {
+        TablesOut { may_be_oldest: false, ..TablesOut::new(wip) }
+    }
+
+    /// The tables, which are the caller's from now on.
+    pub(crate) fn finish(mut self) -> Result<Vec<Part<D>>> {
+        self.end()?;
+        Ok(take(&mut self.written.parts))
     }
 
     fn last(&self) -> Option<&[u8]> {
@@ -356,13 +407,24 @@ impl<'w, D: Device> TablesOut<'w, D> {
         if was_full {
             self.end()?;
         }
-        let buckets = wip.buckets();
+        let older = match self.older.take() {
+            Some((upper, older)) if is_before(row.key, upper.as_deref()) => (upper, older),
+            _ => {
+                let buckets = wip.buckets();
+                let place = buckets.place(row.key);
+                let upper = buckets.upper(place).map(<[u8]>::to_vec);
+                (upper, buckets.at(place).read().version.clone())
+            }
+        };
+        let (_, version) = self.older.insert(older);
         let output = match &mut self.output {
             Some(output) => output,
-            none => none.insert(Output::new(wip, &buckets, row.key)?),
+            none => {
+                let is_oldest = self.may_be_oldest && version.runs.is_empty();
+                none.insert(Output::new(wip, row.key, is_oldest)?)
+            }
         };
-        let older = buckets.of(row.key).read().version.clone();
-        output.writer.add(row, older.older())?;
+        output.writer.add(row, version.older())?;
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(row.key);
@@ -386,8 +448,7 @@ struct Output<D: Device> {
 }
 
 impl<D: Device> Output<D> {
-    fn new(wip: &Wip<D>, buckets: &Buckets<D>, first: &[u8]) -> Result<Self> {
-        let is_oldest = buckets.of(first).read().version.runs.is_empty();
+    fn new(wip: &Wip<D>, first: &[u8], is_oldest: bool) -> Result<Self> {
         let writer =
             wip.tables.begin_table(UNNUMBERED, is_oldest, wip.memory.has_reads(&wip.metrics))?;
         Ok(Output { writer, first: first.to_vec() })

@@ -7,6 +7,7 @@ use crate::large_commit::commit_large;
 use crate::near::near_random;
 use crate::read::read_keys;
 use crate::snapshot::Held;
+use crate::staging::Staged;
 use crate::unwritten::{Quiet, unwritten_since};
 use crate::whole_ranges::{compact, size_of};
 use crate::wip::Wip;
@@ -16,7 +17,7 @@ use silica_engine::optimistic::{Conditions, Optimistic};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Durability, EntryIter, GetSink, Ingested, Intent, IterateOptions, KeyRange, Near, Ordered,
-    RangeSize, Reads, Snapshot, SortedFile, WriteBatch,
+    RangeSize, Reads, Snapshot, SortedFile, Staging, WriteBatch,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -70,6 +71,10 @@ impl<D: Device> Ordered for Wip<D> {
 
     fn commit_turns(&self) -> &Arc<CommitTurns> {
         &self.commit_turns
+    }
+
+    fn staging(self: Arc<Self>) -> Option<Box<dyn Staging>> {
+        Some(Box::new(Staged::new(self)))
     }
 
     fn sync_commits(&self) -> Result<()> {

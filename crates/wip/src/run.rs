@@ -22,10 +22,9 @@ impl<D: Device> Numbered<D> {
         Numbered { number, table: Arc::new(table), ingested_at: 0 }
     }
 
-    /// This table, ingested: nobody else has it yet, and its versions have no numbers.
+    /// This table, ingested: its versions have no numbers.
     pub(crate) fn ingested(self, sequence: u64) -> Result<Self> {
-        let table = Arc::into_inner(self.table).expect("nobody else has it");
-        let table = Arc::new(table.numbered(sequence)?);
+        let table = Arc::new(self.table.numbered(sequence)?);
         Ok(Numbered { number: self.number, table, ingested_at: sequence })
     }
 }
@@ -74,6 +73,11 @@ impl<D: Device> Part<D> {
         let block_of = |upper: &Vec<u8>| table.table.block_of(upper);
         let upper_block = upper.as_ref().map_or(usize::MAX, block_of);
         Part { table, lower, upper, lower_head, upper_head, upper_block, level, dead_bytes }
+    }
+
+    /// These keys of `table`, which has the same versions.
+    pub(crate) fn in_table(&self, table: Numbered<D>) -> Self {
+        Part { table, ..self.clone() }
     }
 
     #[inline]

@@ -64,7 +64,8 @@ impl<D: Device> Wip<D> {
         Ok(stored)
     }
 
-    fn store_values<'v>(
+    /// Puts values into the value log: keys with their values, `None` for what has none there.
+    pub(crate) fn store_values<'v>(
         &self,
         values: impl Iterator<Item = Option<(&'v [u8], &'v [u8])>>,
     ) -> Result<Stored<D::File>> {

@@ -35,6 +35,7 @@
 //! [`CommitTurns`] that exclusive transactions wait for.
 
 mod cursor;
+mod layers;
 mod turns;
 mod writes;
 
@@ -42,7 +43,9 @@ pub use cursor::Cursor;
 pub use turns::{CommitTurn, CommitTurns, ExclusiveTurn, Wait};
 
 use crate::WriteBatch;
-use crate::{Durability, EntryRef, KeyRange, Op, OpKind, Ordered, Reads, Snapshot, SnapshotExt};
+use crate::{
+    Durability, EntryRef, KeyRange, Op, OpKind, Ordered, Reads, Snapshot, SnapshotExt, Staging,
+};
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -301,6 +304,17 @@ impl Transaction {
     ) -> Result<()> {
         let writes = read(&self.writes);
         writes.points().iter().try_for_each(|(key, put)| each(key, put.as_ref().map(Put::entry)))
+    }
+
+    /// Puts what was written here into `staging`, over what that has. For each savepoint, in their
+    /// order, how many layers it had then; if there are any, all of these are protected.
+    ///
+    /// # Errors
+    /// Those of [`Staging::put`]; the layers are those from before then.
+    pub fn stage(&self, staging: &mut dyn Staging) -> Result<Vec<usize>> {
+        let before = staging.layers();
+        let staged = read(&self.writes).stage(staging);
+        staged.inspect_err(|_| staging.roll_back_to(before))
     }
 
     fn write(&self, durability: Durability) -> Result<bool> {

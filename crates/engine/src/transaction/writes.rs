@@ -45,11 +45,21 @@ pub(super) type Points = BTreeMap<Vec<u8>, Write>;
 pub(super) type Deleted = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 #[derive(Debug)]
-enum Undo {
+pub(super) enum Undo {
     /// A key was this before, or not written.
     Point(Vec<u8>, Option<Write>),
     /// The deleted ranges were these, before this one was.
     Deleted { before: Arc<Deleted>, lower: Vec<u8>, upper: Option<Vec<u8>> },
+}
+
+impl Undo {
+    /// The key that was written, if it is of one.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        match self {
+            Undo::Point(key, _) => Some(key),
+            Undo::Deleted { .. } => None,
+        }
+    }
 }
 
 /// See [`super::Transaction::replaced`].
@@ -71,6 +81,8 @@ pub(super) struct Writes {
     undo: Vec<Undo>,
     /// Each savepoint's number, and how long `undo` was then.
     savepoints: Vec<(u64, usize)>,
+    /// How many points there were at the first savepoint.
+    points_at_first: usize,
     last_savepoint: u64,
     /// How often writes were taken back.
     roll_backs: u64,
@@ -99,6 +111,20 @@ impl Writes {
 
     pub(super) fn deleted(&self) -> &Deleted {
         &self.deleted
+    }
+
+    pub(super) fn undo(&self) -> &[Undo] {
+        &self.undo
+    }
+
+    /// Each savepoint's number, and how long [`Writes::undo`] was then.
+    pub(super) fn savepoints(&self) -> &[(u64, usize)] {
+        &self.savepoints
+    }
+
+    /// How many points there were at the first savepoint.
+    pub(super) fn points_at_first(&self) -> usize {
+        self.points_at_first
     }
 
     /// How often writes were taken back: what they hid may be there again.
@@ -195,6 +221,9 @@ impl Writes {
     /// Sets a savepoint; its number.
     pub(super) fn mark(&mut self) -> u64 {
         self.last_savepoint += 1;
+        if self.savepoints.is_empty() {
+            self.points_at_first = self.points.len();
+        }
         self.savepoints.push((self.last_savepoint, self.undo.len()));
         self.last_savepoint
     }

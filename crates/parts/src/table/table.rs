@@ -120,8 +120,8 @@ impl<F: DeviceFile> Table<F> {
 
     /// This table with `sequence` for the number of all its versions, which are [`UNNUMBERED`] so
     /// far.
-    pub fn numbered(mut self, sequence: u64) -> Result<Self> {
-        let footer = &mut self.footer;
+    pub fn numbered(&self, sequence: u64) -> Result<Self> {
+        let mut footer = self.footer;
         let numbers = [footer.sequence_base, footer.sequence_min, footer.sequence_max];
         if numbers != [UNNUMBERED; 3] {
             let at = self.file_bytes() - UNIT_BYTES as u64;
@@ -130,7 +130,7 @@ impl<F: DeviceFile> Table<F> {
         }
         footer.sequence_base = sequence;
         (footer.sequence_min, footer.sequence_max) = (sequence, sequence);
-        Ok(self)
+        Ok(Table { footer, ..self.with_filter(self.filter.clone()) })
     }
 
     /// The id that the last block of a file claims, where it looks like a table's footer.
@@ -197,11 +197,15 @@ impl<F: DeviceFile> Table<F> {
 
     /// This table with its filter in memory, or without: then every key may be in it.
     pub fn filtered(&self, is_wanted: bool) -> Result<Self> {
-        let filter = if is_wanted { self.read_filter()? } else { None };
+        Ok(self.with_filter(if is_wanted { self.read_filter()? } else { None }))
+    }
+
+    /// This table, which shares all but the filter with the other.
+    fn with_filter(&self, filter: Option<FuseFilter>) -> Self {
         let (file, index) = (Arc::clone(&self.file), Arc::clone(&self.index));
         let (name, decoder) = (self.name.clone(), Arc::clone(&self.decoder));
         let (sample, expiries) = (self.sample.clone(), self.expiries.clone());
-        Ok(Table { file, name, footer: self.footer, index, filter, decoder, sample, expiries })
+        Table { file, name, footer: self.footer, index, filter, decoder, sample, expiries }
     }
 
     /// When its versions expire; `None` where none does, or the file is of a version that does not

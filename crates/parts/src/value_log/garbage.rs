@@ -15,6 +15,14 @@ impl Garbage {
         }
     }
 
+    /// Takes away what `other` counted.
+    pub fn subtract(&mut self, other: &Garbage) {
+        for (segment, bytes) in &other.0 {
+            let own = self.0.entry(*segment).or_default();
+            *own = own.saturating_sub(*bytes);
+        }
+    }
+
     /// Counts what `other` counted.
     pub fn add_all(&mut self, other: &Garbage) {
         for (segment, bytes) in &other.0 {

@@ -61,6 +61,33 @@ impl<F> Stored<F> {
     }
 }
 
+/// Values whose batch is written much later. Their segments are not reclaimed while this lives.
+pub struct Kept<F> {
+    pins: BTreeMap<u32, Pin<F>>,
+    /// Bytes of their records.
+    pub records: Garbage,
+}
+
+impl<F> Default for Kept<F> {
+    fn default() -> Self {
+        Kept { pins: BTreeMap::new(), records: Garbage::default() }
+    }
+}
+
+impl<F> Kept<F> {
+    /// Keeps the values of a batch, too.
+    pub fn add(&mut self, stored: Stored<F>) {
+        stored.pointers.iter().flatten().for_each(|pointer| self.records.add(pointer));
+        self.pins.extend(stored.pins.into_iter().map(|pin| (pin.0.number, pin)));
+    }
+
+    /// Keeps what `other` keeps, too.
+    pub fn add_all(&mut self, other: &Kept<F>) {
+        self.records.add_all(&other.records);
+        self.pins.extend(other.pins.iter().map(|(number, pin)| (*number, Pin::new(&pin.0))));
+    }
+}
+
 /// Segments that may hold bytes which are not durable yet.
 struct Open<F> {
     /// The segment that takes appends.

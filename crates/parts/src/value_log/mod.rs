@@ -32,7 +32,7 @@ mod segment;
 mod state;
 
 pub use garbage::Garbage;
-pub use log::{Pin, SegmentOf, Stored, ValueLog};
+pub use log::{Kept, Pin, SegmentOf, Stored, ValueLog};
 pub use reclaim::Reclaim;
 pub use record_read::RecordRead;
 pub use segment::{

@@ -78,6 +78,9 @@ fn after_a_power_cut_there_are_whole_transactions_and_all_that_were_synced() {
         // Many commits are of several pieces, or none is.
         let batch_bytes_max = if prng.one_in(2) { 3_000 } else { 64 << 20 };
         let database = Database::with_batches_of(Arc::clone(&engine), batch_bytes_max).unwrap();
+        if prng.one_in(2) {
+            database.spill_to_entries();
+        }
         let connection = Connection::to(database);
         assert_eq!(rows(&connection), last);
         device.cut_at_op(device.op_count() + prng.below(60));
@@ -128,6 +131,7 @@ fn a_large_commit_that_fails_is_whole_when_the_database_is_opened_again() {
         let device = SimDevice::new(fault, Default::default());
         let engine = engine(&device).unwrap();
         let database = Database::with_batches_of(Arc::clone(&engine), 3_000).unwrap();
+        database.spill_to_entries();
         let connection = Connection::to(Arc::clone(&database));
         let mut prng = Prng::new(fault);
         let first = transact(&connection, &mut prng, &Rows::new(), true).rows;
@@ -154,6 +158,32 @@ fn a_large_commit_that_fails_is_whole_when_the_database_is_opened_again() {
         amid += usize::from(is_stuck);
     }
     assert!(before > 0 && amid > 0, "{before} {amid}");
+}
+
+#[test]
+fn a_large_commit_of_layers_that_fails_is_there_or_not_and_nobody_has_to_finish_it() {
+    let (mut before, mut after) = (0, 0);
+    for fault in 1..60 {
+        let device = SimDevice::new(fault, Default::default());
+        let engine = engine(&device).unwrap();
+        let database = Database::with_batches_of(Arc::clone(&engine), 3_000).unwrap();
+        let connection = Connection::to(Arc::clone(&database));
+        let mut prng = Prng::new(fault);
+        let first = transact(&connection, &mut prng, &Rows::new(), true).rows;
+        device.fail_at(FaultKind::Eio, fault);
+        let attempt = transact(&connection, &mut prng, &first, false);
+        device.clear_faults();
+        let other = Connection::to(database);
+        let is_there = attempt.failed.is_none();
+        assert_eq!(&rows(&other), if is_there { &attempt.rows } else { &first });
+        drop((other, connection, engine));
+        let connection = Connection::to(Database::on(self::engine(&device).unwrap()).unwrap());
+        let found = rows(&connection);
+        assert!(found == first && !is_there || found == attempt.rows, "{fault}");
+        before += usize::from(!is_there);
+        after += usize::from(is_there);
+    }
+    assert!(before > 0 && after > 0, "{before} {after}");
 }
 
 #[test]

@@ -65,7 +65,17 @@ fn write(connection: &Connection, before: &Rows, rowids: i64) -> silica_sql::Res
 }
 
 #[test]
+fn after_a_power_cut_at_any_operation_layers_are_whole_or_not_there() {
+    cut_at_any_operation(true);
+}
+
+/// As on engines that have no layers.
+#[test]
 fn after_a_power_cut_at_any_operation_a_spilled_transaction_is_whole_or_not_there() {
+    cut_at_any_operation(false);
+}
+
+fn cut_at_any_operation(takes_layers: bool) {
     let rowids = test_size(40, 80, 200) as i64;
     let (mut before, mut after) = (0, 0);
     let first: Rows = (0..10).map(|rowid| (3 * rowid, vec![9; 50])).collect();
@@ -73,6 +83,9 @@ fn after_a_power_cut_at_any_operation_a_spilled_transaction_is_whole_or_not_ther
         let device = SimDevice::new(cut, Default::default());
         let database = Database::with_batches_of(engine(&device).unwrap(), TRANSACTION_BYTES);
         let connection = Connection::to(Arc::clone(database.as_ref().unwrap()));
+        if !takes_layers {
+            database.as_ref().unwrap().spill_to_entries();
+        }
         connection.begin(true).unwrap();
         for (rowid, record) in &first {
             connection.cursor(FIRST_ROOT, None).unwrap().put_row(*rowid, record, 0).unwrap();
