@@ -12,7 +12,7 @@
 //! valgrind. `cell=NAME storage=silica stop=work` is one run, for a profile.
 
 use silica_sql::sql::{Sql, Value};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -175,7 +175,7 @@ fn run(sizes: &Sizes, &(_, setup, work): &Cell) -> Result<(), Any> {
 }
 
 fn run_in(
-    dir: &PathBuf,
+    dir: &Path,
     sizes: &Sizes,
     setup: fn(&mut Sql, u64) -> Result<(), Any>,
     work: fn(&mut Sql, u64) -> Result<(), Any>,

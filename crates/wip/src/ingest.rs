@@ -371,8 +371,11 @@ pub(crate) struct TablesOut<'w, D: Device> {
     /// They may be the oldest ones of their buckets.
     may_be_oldest: bool,
     /// The runs that the last version is in front of, as they were, and the end of their bucket.
-    older: Option<(Option<Vec<u8>>, Arc<Version<D>>)>,
+    older: Option<Bounded<D>>,
 }
+
+/// A bucket's version, and the end of the bucket.
+type Bounded<D> = (Option<Vec<u8>>, Arc<Version<D>>);
 
 fn is_before(key: &[u8], upper: Option<&[u8]>) -> bool {
     upper.is_none_or(|upper| key < upper)
