@@ -226,9 +226,10 @@ fn children_seconds() -> Option<f64> {
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10", "cargo"]).args(args).env("CARGO_TERM_COLOR", "never");
-    // What a later build could reuse costs time and gigabytes where there is none.
+    // What a later build could reuse costs time and gigabytes if there is none, and so do the many
+    // small units of a crate, of which such a build compiles few.
     if std::env::var_os("CI").is_some() {
-        command.env("CARGO_INCREMENTAL", "0");
+        command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "4");
     }
     command
 }
