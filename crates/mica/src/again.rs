@@ -36,13 +36,14 @@ impl Again {
         self.entries.is_empty()
     }
 
-    /// True where an entry with so many uses left is still spared.
-    pub(crate) fn takes(&self, uses: u64) -> bool {
-        self.spared / SPARED_PER_USE <= uses
+    /// True where an entry with so many uses left is still spared; it is counted as one that is.
+    pub(crate) fn takes(&mut self, uses: u64) -> bool {
+        let takes = self.spared / SPARED_PER_USE <= uses;
+        self.spared += u64::from(takes);
+        takes
     }
 
     pub(crate) fn push(&mut self, entry: Spared) {
-        self.spared += 1;
         self.entries.push_back(entry);
     }
 

@@ -15,6 +15,14 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Chains are cleaned in turn, each once while the log is written so many times.
 const LAPS_PER_CLEANING: u64 = 2;
 
+/// What is live does not give way if it takes at most one of so many parts of the main log.
+const ROOMY_PARTS: u64 = 2;
+/// The head is so many words ahead of each that is put, so that the live half of a log may lie
+/// together: while it passes, a quarter of it is written, which is what was free before.
+const WORDS_AHEAD: u64 = 4;
+/// The part of the main log that is free then.
+const FREE_PARTS: u64 = 4;
+
 /// Cache mode. Only for the holder of the lock.
 impl Partition {
     /// Maps `key` to `entry`. Readers of the bucket have been turned away.
@@ -58,7 +66,7 @@ impl Partition {
             None => self.index().take_ghost(self.log(), bucket, probe.tag),
         };
         // A list is as old as its chunks, which are too large for the small log.
-        if P::HAS_SMALL && probe.form == Form::Whole {
+        if P::HAS_SMALL && probe.form == Form::Whole && !self.is_roomy() {
             which = rules.policy.log_for(self.log(), needed, is_ghost);
         }
         if let Some(found) = &old {
@@ -69,6 +77,7 @@ impl Partition {
             counts.live_words.sub(self.log().kill(found.offset) as u64);
         }
         let mut again = Again::default();
+        self.go_ahead(needed, rules, &mut again);
         let offset = self.append(which, needed, rules, &mut again);
         self.store_at(offset, needed, (key, entry), probe.form);
         if uses > 0 {
@@ -101,6 +110,7 @@ impl Partition {
         self.counts.user_bytes.add(value.len() as u64);
         self.clean_some(needed as u64);
         let mut again = Again::default();
+        self.go_ahead(needed, rules, &mut again);
         let offset = self.append(Which::Main, needed, rules, &mut again);
         // Long before it is found: readers of its bucket need not wait for that.
         self.store_at(offset, needed, (key, &entry), Form::Chunk);
@@ -180,17 +190,53 @@ impl Partition {
         counts.words_appended.add(words as u64);
         self.log().append(which, words, &mut |offset, item: Item<'_>| {
             let kept = rules.policy.keeps(which, item.header.uses());
-            if kept.is_some_and(|uses| self.spare((offset, uses), &item, rules, again)) {
-                self.count_gone(&item);
-                counts.live_words.sub(item.header.words() as u64);
-            } else {
-                self.count_evicted(&item, &counts.evicted_from_log, rules);
-            }
+            let kept = kept.or_else(|| self.is_roomy().then_some(0));
+            let kept = kept.filter(|uses| again.takes(*uses));
+            self.leaves(offset, &item, kept, rules, again);
         })
     }
 
+    /// True if so little is live that nothing has to give way: the places of what was deleted,
+    /// overwritten or has expired are enough.
+    #[inline]
+    fn is_roomy(&self) -> bool {
+        ROOMY_PARTS * self.counts.live_words.get() <= self.log().len(Which::Main)
+    }
+
+    /// Frees places ahead of those that `words` words need, if the log was filled and little of it
+    /// is live: where that lies together, no single put has to move all of it.
+    #[inline]
+    fn go_ahead<P: Policy>(&self, words: usize, rules: &Rules<'_, P>, again: &mut Again) {
+        if !self.log().is_filled() || !self.is_roomy() {
+            return;
+        }
+        let free = self.log().len(Which::Main) / FREE_PARTS;
+        let bounds = (WORDS_AHEAD * words as u64, free);
+        self.log().go_ahead(Which::Main, bounds, &mut |offset, item: Item<'_>| {
+            self.leaves(offset, &item, Some(item.header.uses()), rules, again);
+        });
+    }
+
+    /// Takes a live entry out of its place: it is put again with the uses that it keeps, if it
+    /// keeps any, and else goes.
+    fn leaves<P>(
+        &self,
+        offset: u64,
+        item: &Item<'_>,
+        kept: Option<u64>,
+        rules: &Rules<'_, P>,
+        again: &mut Again,
+    ) {
+        if kept.is_some_and(|uses| self.spare((offset, uses), item, rules, again)) {
+            self.count_gone(item);
+            self.counts.live_words.sub(item.header.words() as u64);
+        } else {
+            self.count_evicted(item, &self.counts.evicted_from_log, rules);
+        }
+    }
+
     /// Keeps the entry at an offset, with so many of its uses, to put it again; false where it has
-    /// expired, or enough were kept.
+    /// expired.
     #[cold]
     fn spare<P>(
         &self,
@@ -201,7 +247,7 @@ impl Partition {
     ) -> bool {
         let expires = item.expires_unix_ms();
         let has_expired = || expires != 0 && expires <= rules.clock.unix_ms();
-        if !again.takes(uses) || has_expired() || self.is_dead(item) {
+        if has_expired() || self.is_dead(item) {
             return false;
         }
         let (mut key, mut scratch) = (Vec::new(), Scratch::new());
@@ -292,9 +338,14 @@ impl Partition {
         self.begin(probe.bucket);
         self.counts.live_words.sub(self.log().kill(offset) as u64);
         let words = item::words_needed(key, &entry);
-        let new = self.append(Which::Main, words, rules, &mut Again::default());
+        let mut again = Again::default();
+        self.go_ahead(words, rules, &mut again);
+        let new = self.append(Which::Main, words, rules, &mut again);
         self.store_at(new, words, (key, &entry), copied.form);
         own.store(slot(probe.tag, new), Relaxed);
+        if !again.is_empty() {
+            self.put_again(again, rules);
+        }
         self.end(probe.bucket);
         self.counts.moved.add(u64::from(copied.form != Form::Chunk));
     }

@@ -343,6 +343,30 @@ impl Log {
         }
     }
 
+    /// Moves the head over `words` words, or a part of a place more, unless `free` words of the log
+    /// are free before; `evict` is as for [`Log::append`]. Only for the holder of the lock.
+    pub(crate) fn go_ahead(
+        &self,
+        which: Which,
+        (words, free): (u64, u64),
+        evict: &mut impl FnMut(u64, Item<'_>),
+    ) {
+        let ring = &self.rings[which as usize];
+        let (first, tail) = (ring.head.load(Relaxed), ring.tail.load(Relaxed));
+        let (mut head, mut gone) = (first, 0);
+        while head != tail && gone < words && ring.len() - self.age(head) < free {
+            let header = Header::load(&self.words[self.place(head)]);
+            if header.is_live() {
+                evict(head, self.item(head).expect("invariant 2"));
+            }
+            gone += header.words() as u64;
+            head = self.after(ring, head, header.words());
+        }
+        if head != first {
+            retire(&ring.head, head);
+        }
+    }
+
     /// Forgets every entry.
     pub(crate) fn clear(&self) {
         for ring in &self.rings {

@@ -219,6 +219,44 @@ fn what_fits_is_not_moved() {
     assert!(read_all(places) < places && moved() > f64::from(places / 4), "{} moved", moved());
 }
 
+/// What was deleted or written over gives way first, however old what is live is, and
+/// though it lies together and nobody reads it.
+#[test]
+fn nothing_goes_while_most_of_the_memory_is_dead() {
+    for eviction in ["fifo", "lru", "approximate-lru", "second-chance", "s3-fifo"] {
+        for largest in [16, 200, 6000] {
+            let memory = [("memory_bytes", "1MiB"), ("partitions", "1"), ("eviction", eviction)];
+            let (mica, _) = open(&[&memory[..], &[("entry_bytes_mean", "90")]].concat(), 48);
+            let log_bytes = metrics(&mica).get("log_bytes");
+            let mut kept = 0_u64;
+            mica.put(b"large", &[7; 100 << 10], NOW).expect("a put in chunks");
+            while metrics(&mica).get("live_bytes") < log_bytes * 0.4 {
+                mica.put(&kept.to_le_bytes(), &[1; 60], NOW).expect("a put");
+                kept += 1;
+            }
+            let mut prng = Prng::new(largest);
+            let mut churned = 0_u64;
+            while metrics(&mica).get("log_bytes_written") < 12.0 * log_bytes {
+                let key = |n: u64| format!("of a while {n}").into_bytes();
+                let value = vec![2; prng.below(largest) as usize];
+                // One of three is written over, and mostly does not fit where it was.
+                mica.put(&key(churned - churned % 3 / 2), &value, NOW).expect("a put");
+                if let Some(old) = churned.checked_sub(3) {
+                    mica.delete(&key(old), NOW).expect("a delete");
+                }
+                churned += 1;
+            }
+            let held = (0..kept).filter(|key| has(&mica, *key)).count() as u64;
+            let lost = metrics(&mica).get("evictions");
+            assert_eq!((held, lost), (kept, 0.0), "{eviction}, values of {largest}");
+            assert!(
+                mica.get(b"large").expect("a get").is_some_and(|value| value == [7; 100 << 10])
+            );
+            mica.verify().expect("every invariant");
+        }
+    }
+}
+
 /// A cache by S3-FIFO that is full of keys from 0 on, none of them used, but one that is: `used`.
 fn full_by_s3_fifo() -> (Mica, u64) {
     let memory = [("memory_bytes", "256KiB"), ("partitions", "1"), ("entry_bytes_mean", "16")];
