@@ -17,6 +17,7 @@ mod copy;
 mod dual;
 pub(crate) mod journal;
 mod sorted;
+mod staged;
 mod switch;
 
 use crate::catalog::{Catalog, MIGRATION, Record};

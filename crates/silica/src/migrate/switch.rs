@@ -4,6 +4,7 @@
 use super::dual::{Dual, Write};
 use super::journal::{Journal, Touch};
 use super::sorted::Sorted;
+use super::staged::Routed;
 use crate::sketch::{Change, Live};
 use silica_base::{HashSeed, Published};
 use silica_engine::transaction::CommitTurns;
@@ -11,7 +12,7 @@ use silica_engine::{
     Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
     EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange,
     MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded,
-    Snapshot, SortedFile, Stages, Update, WriteBatch,
+    Snapshot, SortedFile, Stages, Staging, Update, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -739,6 +740,27 @@ impl Ordered for InOrder {
             self.switch.live.wrote(look, batch, durability);
         }
         Ok(is_done)
+    }
+
+    fn staging(self: Arc<Self>) -> Option<Box<dyn Staging>> {
+        self.switch.uses_order.store(true, Ordering::Relaxed);
+        // None during a migration, which writes to two engines.
+        let engine = self.switch.plain()?;
+        let inner = ordered(&engine).ok()?.staging()?;
+        let (switch, engine) = (Arc::clone(&self.switch), Arc::downgrade(&engine));
+        let is_same = move |now: &Arc<dyn Engine>| Weak::ptr_eq(&engine, &Arc::downgrade(now));
+        let commits = move |inner: &mut dyn Staging| {
+            switch.refuse_if_read_only()?;
+            switch.on_route(|route| match route {
+                Route::Plain(now) if is_same(now) => inner.commit(),
+                Route::Noted(now, journal) if is_same(now) => {
+                    journal.touch(Touch::Anything)?;
+                    inner.commit()
+                }
+                _ => Err(Error::new(ErrorKind::Locked, "a migration began; run it all again")),
+            })
+        };
+        Some(Box::new(Routed { inner, commits }))
     }
 
     fn range_size(&self, range: &KeyRange) -> RangeSize {

@@ -217,3 +217,29 @@ fn a_memory_that_is_too_small_is_told_and_nothing_is_lost() {
     assert!(full.to_string().contains("memory_bytes"), "{full}");
     assert_eq!(keyspace.range(..).unwrap().count(), 2000);
 }
+
+/// What a transaction puts aside in the engine goes into a keyspace that nobody moved meanwhile, and
+/// into no engine that another one follows.
+#[test]
+fn what_was_put_aside_before_a_migration_is_not_committed_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let silica = open(dir.path()).unwrap();
+    let keyspace = silica.create_keyspace("k", "wip", &[]).unwrap();
+    let aside = |value: &'static [u8]| {
+        let ordered = keyspace.engine().as_ordered().expect("wip keeps an order");
+        let mut staging = ordered.staging().expect("wip has layers");
+        let write = (&b"key"[..], Some(EntryRef::new(value)));
+        staging.put(100, &mut std::iter::once(write)).unwrap();
+        staging
+    };
+    let mut first = aside(b"first");
+    assert_eq!(keyspace.get(b"key").unwrap(), None, "nobody else sees it");
+    first.commit().unwrap();
+    assert_eq!(keyspace.get(b"key").unwrap(), Some(b"first".to_vec()));
+    let mut second = aside(b"second");
+    silica.migrate("k", "silt", &[], &mut |_| Ok(())).unwrap();
+    let refused = second.commit().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Locked, "{refused}");
+    drop(second);
+    assert_eq!(keyspace.get(b"key").unwrap(), Some(b"first".to_vec()));
+}
