@@ -1,5 +1,5 @@
-//! What a transaction puts aside in the engine of a keyspace, which another engine may follow before
-//! the commit.
+//! What a transaction puts aside in the engine of a keyspace, which another engine may follow
+//! before the commit.
 
 use silica_engine::{Result, Snapshot, StagedWrite, Staging};
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use silica::{
 use silica_base::Prng;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const ENGINES: [&str; 3] = ["silt", "wip", "mica"];
@@ -218,15 +219,15 @@ fn a_memory_that_is_too_small_is_told_and_nothing_is_lost() {
     assert_eq!(keyspace.range(..).unwrap().count(), 2000);
 }
 
-/// What a transaction puts aside in the engine goes into a keyspace that nobody moved meanwhile, and
-/// into no engine that another one follows.
+/// What a transaction puts aside in the engine goes into a keyspace that nobody moved meanwhile,
+/// and into no engine that another one follows.
 #[test]
 fn what_was_put_aside_before_a_migration_is_not_committed_after_it() {
     let dir = tempfile::tempdir().unwrap();
     let silica = open(dir.path()).unwrap();
     let keyspace = silica.create_keyspace("k", "wip", &[]).unwrap();
     let aside = |value: &'static [u8]| {
-        let ordered = keyspace.engine().as_ordered().expect("wip keeps an order");
+        let ordered = Arc::clone(keyspace.engine()).as_ordered().expect("wip keeps an order");
         let mut staging = ordered.staging().expect("wip has layers");
         let write = (&b"key"[..], Some(EntryRef::new(value)));
         staging.put(100, &mut std::iter::once(write)).unwrap();
