@@ -442,6 +442,21 @@ fn parse(output: &str, fields: &[&str]) -> Result<Value, String> {
 mod tests {
     use super::*;
 
+    /// All examples are built into one directory: of two with one name the later one stays there.
+    #[test]
+    fn short_programs_have_names_that_no_crate_uses() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let programs = names_of_programs(root).unwrap();
+        assert!(programs.len() >= 10);
+        for package in std::fs::read_dir(root.join("crates")).unwrap() {
+            for name in &programs {
+                let examples = package.as_ref().unwrap().path().join("examples");
+                let other = [format!("{name}.rs"), name.clone()].map(|name| examples.join(name));
+                assert!(!other.iter().any(|path| path.exists()), "{}", other[0].display());
+            }
+        }
+    }
+
     #[test]
     fn objects_are_found_and_checked() {
         let output = "a warning\n{\"a\": 1, \"b\": {\"c\": 2}}\n";

@@ -64,6 +64,12 @@ impl Connection {
         self.shared.database().spills()
     }
 
+    /// True if what transactions put aside becomes layers of the engine, which their commit only
+    /// installs; else it is written as entries, and again by the commit.
+    pub fn takes_layers(&self) -> bool {
+        self.shared.database().takes_layers()
+    }
+
     /// Bytes of memory that the writes of the transaction take until its commit.
     pub(crate) fn written_bytes(&self) -> usize {
         self.shared.written_bytes()

@@ -151,6 +151,7 @@ fn an_import_indexes_and_savepoints_go_beyond_the_memory() {
         let store = scratch.path().join("large.db-silica/store");
         Connection::open(&store, Options::default()).expect("shared")
     };
+    assert!(counter.takes_layers(), "a database at a path has what its engine has");
     let mut last = 0;
     let mut spilled = |what: &str| {
         let spills = counter.spills();

@@ -1,7 +1,7 @@
 //! Reads ranges: a seek and fifty entries, forwards and backwards, cached and not, with the newest
 //! entries in a hash table and in a list.
 //!
-//! `cargo run --release -p silica-wip --example ranges -- DIR [entries] [seconds of each]`
+//! `cargo run --release -p silica-wip --example range_rates -- DIR [entries] [seconds of each]`
 #![allow(clippy::disallowed_methods)] // A benchmark reads its arguments and the clock.
 
 use silica_base::{HashSeed, Prng};
