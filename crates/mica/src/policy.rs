@@ -1,7 +1,8 @@
 //! Which entries a full cache keeps.
 //!
 //! A circular log evicts its oldest entry, so a policy can do two things: give an entry another
-//! place at the tail, and choose the log that a new entry goes to.
+//! place at the tail, and choose the log that a new entry goes to. What it lets go stays all the
+//! same while at most half of the main log is live (`cache.rs`).
 
 use crate::item;
 use crate::log::{Log, Which};
