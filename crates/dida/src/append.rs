@@ -74,6 +74,15 @@ impl<F: Flash, D: Device> Dida<F, D> {
     /// Has `count` places in memory ready for new slabs. Writes slabs to flash if there are too
     /// few, or waits for those who do.
     pub(crate) fn make_room(&self, count: usize) -> Result<()> {
+        self.make_places(count, true)
+    }
+
+    /// [`Dida::make_room`] for the collector, which collects nothing meanwhile.
+    pub(crate) fn make_room_by_writing(&self, count: usize) -> Result<()> {
+        self.make_places(count, false)
+    }
+
+    fn make_places(&self, count: usize, may_collect: bool) -> Result<()> {
         loop {
             let mut waiting = self.streams.waiting();
             if waiting.spares.len() >= count {
@@ -95,6 +104,9 @@ impl<F: Flash, D: Device> Dida<F, D> {
             }
             drop(waiting);
             self.counts.writes_slowed.fetch_add(1, Ordering::Relaxed);
+            if may_collect {
+                self.keep_ahead()?;
+            }
             self.drain_one()?;
         }
     }

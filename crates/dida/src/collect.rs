@@ -4,6 +4,7 @@
 //! copied to a slab in memory. Locality-based: the slab that was used longest ago is dropped with
 //! all that it has. Of slabs that are about as good, the one in the channel with the least to do is
 //! taken: never what is alive for what is dead, nor what is in use for what nobody asks for.
+//! As long as at most half of flash is alive, nothing that is alive has to go: slabs are emptied.
 
 use crate::cache::Dida;
 use crate::flash::{Flash, PageRead};
@@ -26,6 +27,10 @@ const DEAD_MIN: f64 = 1.0 / 16.0;
 const WEAR_GAP_MIN: f64 = 5.0;
 /// Bytes that are read at once while a slab is emptied.
 const READ_BYTES: usize = 1 << 20;
+/// Share of flash that may be alive while everything is kept.
+const ROOMY_MAX: f64 = 0.5;
+/// Free blocks at which a writer that finds everything kept empties a slab itself.
+const FREE_MIN: u32 = 1;
 
 /// A slab that is to be collected.
 #[derive(Clone, Copy)]
@@ -65,7 +70,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let marks = self.provision.marks(free, self.flash.usable());
         let copies = self.collection != Collection::Locality && free < marks.high;
         let drops = self.collection != Collection::Space && free < marks.low;
-        if drops {
+        if drops && !self.keeps_all() {
             if self.drop_coldest()? {
                 return Ok(Some(self.layout.shape.slab_bytes()));
             }
@@ -75,8 +80,40 @@ impl<F: Flash, D: Device> Dida<F, D> {
         Ok(None)
     }
 
+    /// True if nothing that is alive has to go for what comes: slabs may be copied, and most of
+    /// flash is dead or free.
+    fn keeps_all(&self) -> bool {
+        self.collection != Collection::Locality && self.is_roomy()
+    }
+
+    fn is_roomy(&self) -> bool {
+        let live: f64 = self.slabs.on_flash().map(|(_, slab, _)| slab.live_bytes()).sum();
+        let usable = f64::from(self.flash.usable()) * self.layout.shape.slab_bytes() as f64;
+        live <= ROOMY_MAX * usable
+    }
+
+    /// Empties a slab for a writer who would use the last block, if nothing has to go for it.
+    pub(crate) fn keep_ahead(&self) -> Result<()> {
+        if self.flash.free() <= FREE_MIN
+            && self.keeps_all()
+            && let Some(victim) = self.sparsest()
+        {
+            self.empty_slab(victim, Stream::Old)?;
+        }
+        Ok(())
+    }
+
+    /// Drops a slab since there is no free block; false if there is none. It is the one that was
+    /// used longest ago, or has the least to lose if nothing has to go.
+    pub(crate) fn drop_one(&self) -> Result<bool> {
+        match self.keeps_all().then(|| self.sparsest()).flatten() {
+            Some(victim) => self.drop_slab(victim).map(|()| true),
+            None => self.drop_coldest(),
+        }
+    }
+
     /// Drops the slab that was used longest ago; false if there is none.
-    pub(crate) fn drop_coldest(&self) -> Result<bool> {
+    fn drop_coldest(&self) -> Result<bool> {
         let begun_ns = self.clock.monotonic_ns();
         let coldness = |slab: &Slab| {
             let is_alive = slab.live.load(Ordering::Relaxed) > 0;
@@ -308,7 +345,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
                 }
                 Err(NoRoom) => {
                     drop(guard);
-                    self.make_room(1)?;
+                    self.make_room_by_writing(1)?;
                 }
             }
         }
@@ -353,13 +390,14 @@ impl<F: Flash, D: Device> Dida<F, D> {
         let mean = all as f64 / f64::from(slabs);
         let limit = mean * self.wear_percent as f64 / 100.0;
         let newest = self.next_sequence.load(Ordering::Relaxed);
+        let may_drop = !self.is_roomy();
         let is_cold = |slab: &Slab, block: u32| {
             let erases = self.flash.erases(block) as f64;
             // What is dropped costs nothing. Of what is copied a slab that was written lately is
             // not why its block is behind: the block catches up by itself.
             let is_young = slab.sequence.load(Ordering::Relaxed) + u64::from(slabs) >= newest;
             let is_dear = is_young || erases > mean - WEAR_GAP_MIN;
-            erases < limit && (self.is_unused(slab) || !is_dear)
+            erases < limit && (may_drop && self.is_unused(slab) || !is_dear)
         };
         let cold = self.slabs.on_flash().filter(|(_, slab, block)| is_cold(slab, *block));
         cold.map(|(number, slab, _)| (number, slab.sequence.load(Ordering::Relaxed))).collect()
@@ -370,8 +408,8 @@ impl<F: Flash, D: Device> Dida<F, D> {
         slab.used() + self.layout.shape.slabs < self.tick()
     }
 
-    /// Collects a slab in a block that was erased seldom: dropped if nobody used it for long, else
-    /// copied.
+    /// Collects a slab in a block that was erased seldom: dropped if nobody used it for long and
+    /// flash is rather full, else copied.
     fn level_one(&self, (number, sequence): (u32, u64)) -> Result<u64> {
         let slab = self.slabs.get(number);
         let block = match slab.whereabouts() {
@@ -384,7 +422,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
         }
         let victim = Victim { number, block };
         self.counts.slabs_levelled.fetch_add(1, Ordering::Relaxed);
-        if self.is_unused(slab) {
+        if self.is_unused(slab) && !self.is_roomy() {
             return self.drop_slab(victim).map(|()| self.layout.shape.slab_bytes());
         }
         self.empty_slab(victim, Stream::Still)

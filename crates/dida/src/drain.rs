@@ -175,7 +175,7 @@ impl<F: Flash, D: Device> Dida<F, D> {
                     return Ok(Some(block));
                 }
             }
-            if !self.drop_coldest()? && self.flash.free() == 0 {
+            if !self.drop_one()? && self.flash.free() == 0 {
                 return Ok(None);
             }
         }
