@@ -80,6 +80,11 @@ impl Admission {
         }
     }
 
+    /// Nanoseconds of the clock by which it counts.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
     /// True if an entry of `bytes` bytes goes to flash.
     pub(crate) fn admits(&self, bytes: usize) -> bool {
         let admits = self.rate == f64::INFINITY || self.has_credit(bytes);

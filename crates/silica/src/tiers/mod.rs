@@ -25,6 +25,7 @@ mod admission;
 mod databases;
 mod numbered;
 mod opening;
+mod overlap;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -88,6 +89,7 @@ pub(crate) struct Tiers<F, B> {
     first_scan: u64,
     seed: HashSeed,
     counts: Counts,
+    overlap: overlap::Overlap,
 }
 
 /// An entry that a get found behind.
@@ -171,6 +173,7 @@ impl<F: Engine, B: Engine> Tiers<F, B> {
             first_scan,
             seed,
             counts: Counts::default(),
+            overlap: overlap::Overlap::default(),
         }
     }
 

@@ -184,6 +184,25 @@ fn an_iteration_visits_every_key_once() {
     assert_eq!(count.estimate, 600);
 }
 
+/// What was not admitted to flash is in memory only: it counts, too.
+#[test]
+fn entries_in_memory_only_are_estimated() {
+    let mut harness = TiersHarness::new(400, 400 << 10, 2 << 20);
+    harness.drive_writes = Some(10.0);
+    let cache = harness.open().expect("it opens");
+    for n in 0..4000_u32 {
+        harness.clock.advance_ns(20_000);
+        cache.put(&n.to_le_bytes(), &[n as u8; 200], NOW).expect("a put");
+    }
+    let admin = cache.as_admin().expect("it has");
+    let (exact, told) = (admin.count(true).expect("counted"), admin.estimate().expect("counted"));
+    let (front, back) = cache.admins();
+    let each = [front, back].map(|tier| tier.estimate().expect("counted").estimate);
+    assert!(each.iter().all(|entries| entries * 10 < exact.estimate * 9), "{each:?} {exact:?}");
+    assert!(told.estimate.abs_diff(exact.estimate) * 20 < exact.estimate, "{told:?} {exact:?}");
+    assert!(told.low <= exact.estimate && exact.estimate <= told.high, "{told:?} {exact:?}");
+}
+
 /// Entries come to flash, and leave it for memory only, while an iteration goes on: each is met,
 /// and at most twice.
 #[test]

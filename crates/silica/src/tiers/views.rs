@@ -224,7 +224,7 @@ impl<F: Engine, B: Engine> Atomic for Tiers<F, B> {
 }
 
 impl<F: Engine, B: Engine> Tiers<F, B> {
-    fn admins(&self) -> (&dyn Admin, &dyn Admin) {
+    pub(super) fn admins(&self) -> (&dyn Admin, &dyn Admin) {
         let front = self.front.as_admin().expect("the cache in memory has this view");
         (front, self.back.as_admin().expect("the cache on flash has this view"))
     }
@@ -247,12 +247,9 @@ impl<F: Engine, B: Engine> Admin for Tiers<F, B> {
         }
         let (front, back) = self.admins();
         let (front, back) = (front.estimate()?, back.estimate()?);
-        // Nobody knows how many are in both.
-        Ok(Count {
-            low: front.low.max(back.low),
-            estimate: front.estimate.max(back.estimate),
-            high: front.high + back.high,
-        })
+        let (low, high) = (front.low.max(back.low), front.high + back.high);
+        let front_only = (front.estimate as f64 * self.front_only()?).round() as u64;
+        Ok(Count { low, estimate: (back.estimate + front_only).clamp(low, high), high })
     }
 
     fn clear(&self) -> Result<()> {
