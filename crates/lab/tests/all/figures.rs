@@ -119,6 +119,10 @@ fn tries_are_as_small_as_their_paper_says_and_merging_gives_what_a_rebuild_gives
     // A lookup that finds another item fails the run.
     assert_eq!(rows.values("table-3.4", "*", "lookups/s").len(), 3);
     assert_eq!(rows.values("figure-3.7", "*", "items/s").len(), 10);
+    let streamed = |metric: &str| rows.values("section-3.3.3", "ECT, keys made*", metric);
+    assert_eq!(streamed("wrong ranks"), [0.0, 0.0, 0.0]);
+    assert!(streamed("bits per key").iter().all(|bits| (2.3..2.6).contains(bits)));
+    assert_eq!(streamed("1000000 keys: bits per key").len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::sheet::{Drawing, Sheet, drawing};
-use super::{ect_builds, ect_lookups};
+use super::{ect_builds, ect_lookups, ect_streamed};
 use ph::{GetSize, fmph, phast};
 use silica::Result;
 use silica_base::Prng;
@@ -67,6 +67,7 @@ const DRAWINGS: [Drawing; 6] = [
 pub(super) fn sheet(job: &Job<'_>) -> Result<Sheet> {
     let mut sheet = Sheet { drawings: DRAWINGS.to_vec(), ..Sheet::default() };
     sheet.rows.extend(figure_3_3());
+    ect_streamed::add(job, &mut sheet)?;
     let input = Input::new(job.keys(KEYS, KEYS_MIN) as usize, job.seed());
     if !job.begins("section 3.3.3: indexes beside each other", &mut sheet)? {
         return Ok(sheet);

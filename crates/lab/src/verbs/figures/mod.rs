@@ -7,6 +7,7 @@ mod course;
 mod ect;
 mod ect_builds;
 mod ect_lookups;
+mod ect_streamed;
 mod in_place;
 mod job;
 mod mica;
@@ -41,7 +42,7 @@ pub(crate) struct FiguresArgs {
     /// Directory for results.json, results.md and charts. Stores lie below --path, or below it.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Share of a full run: of 16 million keys (silt, ect, mica, wipdb), of the paper's 100 million
+    /// Share of a full run: of 16 million keys (silt, ect, mica, wipdb; ect's last rows of 10^9), of the paper's 100 million
     /// (models), of the paper's sizes (didacache, prism), of a million keys or rows (turbohash,
     /// sptree, sqlitekv), of 16 million edges (graph), of the blocks of a LUN (lfs), of 4 million
     /// keys (order), of a million (modularity), of 500,000 (auto).
