@@ -88,8 +88,8 @@ fn one(keys: u64, seed: u64, sheet: &mut Sheet) {
     add("wrong ranks", wrong as f64, None);
 }
 
-/// Looks all `kept` keys up in random order: nanoseconds of a lookup, the median of batches, and how
-/// many got another rank than theirs.
+/// Looks all `kept` keys up in random order: nanoseconds of a lookup, the median of batches, and
+/// how many got another rank than theirs.
 fn look_up(index: &DenseIndex, kept: &mut [(u64, u64)], seed: u64) -> (f64, u64) {
     let mut prng = Prng::new(seed ^ 1);
     for at in (1..kept.len()).rev() {
