@@ -45,8 +45,8 @@ pub(crate) struct FiguresArgs {
     /// Share of a full run: of 16 million keys (silt, ect, mica, wipdb), of 10^9 that ect makes
     /// while it indexes them, of the paper's 100 million (models), of the paper's sizes (didacache,
     /// prism), of a million keys or rows (turbohash, sptree, sqlitekv), of 16 million edges
-    /// (graph), of the blocks of a LUN (lfs), of 4 million keys (order), of a million (modularity), of
-    /// 500,000 (auto).
+    /// (graph), of the blocks of a LUN (lfs), of 4 million keys (order), of a million
+    /// (modularity), of 500,000 (auto).
     #[arg(long, value_name = "F", default_value_t = 0.0625)]
     scale: f64,
     #[command(flatten)]
