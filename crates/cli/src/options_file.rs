@@ -2,9 +2,9 @@
 //! the engine, `[settings]` what CONFIG SET takes.
 
 use clap::{Arg, ArgAction};
+use silica::device::rewrite_file;
 use silica::engine::unknown;
 use silica::{Error, ErrorKind, Result};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toml_edit::{DocumentMut, Item, Table, Value};
@@ -121,8 +121,15 @@ impl OptionsFile {
 
 impl silica_server::SettingsFile for OptionsFile {
     /// Reads the file again, so that what somebody has written to it meanwhile stays, and puts a
-    /// new one in its place, durably.
+    /// new one in its place, durably. Another server that has the same file waits so long.
     fn rewrite(&self, settings: &[(&str, String)]) -> Result<()> {
+        rewrite_file(&self.path, None, || self.with(settings))
+    }
+}
+
+impl OptionsFile {
+    /// The text of the file as it is now, with `settings`.
+    fn with(&self, settings: &[(&str, String)]) -> Result<Vec<u8>> {
         let mut now = OptionsFile::read(&self.path)?;
         let table = now.document.entry(SETTINGS).or_insert_with(|| Item::Table(Table::new()));
         let table = table
@@ -143,23 +150,8 @@ impl silica_server::SettingsFile for OptionsFile {
                 _ => drop(table.insert(name, Item::Value(value))),
             }
         }
-        replace(&self.path, now.document.to_string().as_bytes())
-            .map_err(|e| Error::io(format!("writing {}", self.path.display()), e))
+        Ok(now.document.to_string().into_bytes())
     }
-}
-
-/// Puts a new file in the place of the one at `path`; a crash leaves one of both.
-fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let permissions = std::fs::metadata(path)?.permissions();
-    let mut file = std::fs::File::create(&beside)?;
-    file.set_permissions(permissions)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// A number, a text or a truth value as text.

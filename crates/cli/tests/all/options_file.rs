@@ -1,6 +1,7 @@
 //! Options of a server from a file, the environment and the command line.
 
 use crate::support::{Reply, Server, arg, scratch, silica, silica_ok};
+use silica_base::test_size;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -118,4 +119,34 @@ fn settings_are_read_again_and_written() {
         Ok(Reply::Many(pair)) => assert_eq!(value(&pair[1]), "77"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Servers that have one file write their settings to it at once: each finds its own there, and
+/// the file is whole.
+#[test]
+fn two_servers_write_to_one_file() {
+    let dir = scratch("options-shared");
+    let file = dir.join("silica.toml");
+    write(&file, "loops = 1\n");
+    let settings = ["maxclients", "timeout", "repl-timeout"];
+    let servers = settings
+        .map(|name| Server::start_cache(&dir.join(name), "64MiB", &["--config", arg(&file)]));
+    std::thread::scope(|scope| {
+        for (server, name) in servers.iter().zip(settings) {
+            let file = &file;
+            scope.spawn(move || {
+                let mut client = server.client();
+                for value in 60..60 + test_size(10, 40, 400) {
+                    let text = value.to_string();
+                    let set: [&[u8]; 4] = [b"CONFIG", b"SET", name.as_bytes(), text.as_bytes()];
+                    assert_eq!(client.ask(&set).expect("answered"), Reply::Status("OK".into()));
+                    let written = client.ask(&[b"CONFIG", b"REWRITE"]).expect("answered");
+                    assert_eq!(written, Reply::Status("OK".into()), "{name} {value}");
+                    let found = std::fs::read_to_string(file).expect("it is there");
+                    let line = format!("{name} = {value}\n");
+                    assert!(found.contains(&line), "{line}: {found}");
+                }
+            });
+        }
+    });
 }

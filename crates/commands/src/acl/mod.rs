@@ -16,9 +16,11 @@ use user::joined;
 
 use crate::budget::{Budget, Share};
 use crate::clients::DEFAULT_USER;
+use silica::device::rewrite_file;
 use silica::engine::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -171,8 +173,10 @@ impl Acl {
             text.extend_from_slice(&user.line());
             text.push(b'\n');
         }
-        replace(path, &text).map_err(|error| {
-            ::log::warn!("writing the users to {}: {error}", path.display());
+        // Other servers may have the same file, and may save their users now, too.
+        let private = Some(Permissions::from_mode(0o600));
+        rewrite_file(path, private, || Ok(text)).map_err(|error| {
+            ::log::warn!("the users were not saved: {error}");
             "ERR There was an error trying to save the ACLs. Please check the server logs for more \
              information"
                 .to_string()
@@ -189,20 +193,6 @@ pub(crate) const NO_FILE: &str = concat!(
 fn never_closed(word: &[u8]) -> String {
     let word = String::from_utf8_lossy(word);
     format!("Unmatched parenthesis in acl selector starting at '{word}'.")
-}
-
-/// Puts a new file of users in the place of the old one; a crash leaves one of both.
-fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut options = std::fs::OpenOptions::new();
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.write(true).create(true).truncate(true).open(&beside)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    std::fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The users in the file at `path`: a line `user NAME WORD...` each.

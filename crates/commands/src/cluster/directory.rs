@@ -1,22 +1,33 @@
 //! The directory of the map's file, in a file system.
 
 use super::file::{Directory, InPlace};
+use silica::device::FileLock;
 use silica::engine::{Error, Result};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A directory by its path; the working directory if that is empty.
-pub(super) struct PathDirectory(PathBuf);
+/// A directory by its path; the working directory if that is empty. Its file is this node's alone.
+pub(super) struct PathDirectory {
+    path: PathBuf,
+    _lock: FileLock,
+}
 
 impl PathDirectory {
-    pub(super) fn of(file: &Path) -> Self {
-        PathDirectory(file.parent().map(Path::to_path_buf).unwrap_or_default())
+    /// The directory of `file`.
+    ///
+    /// # Errors
+    /// `Locked` if another node has the file: two that write to it would each replace what the
+    /// other says of itself, and be the same node to all others.
+    pub(super) fn of(file: &Path) -> Result<Self> {
+        let _lock = FileLock::take(file)?;
+        let path = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(PathDirectory { path, _lock })
     }
 
     fn failed(&self, what: &str, name: &str, error: io::Error) -> Error {
-        Error::io(format!("{what} {}", self.0.join(name).display()), error)
+        Error::io(format!("{what} {}", self.path.join(name).display()), error)
     }
 }
 
@@ -43,7 +54,7 @@ impl Directory for PathDirectory {
     type File = PathFile;
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match std::fs::read(self.0.join(name)) {
+        match std::fs::read(self.path.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed("reading", name, error)),
@@ -51,25 +62,25 @@ impl Directory for PathDirectory {
     }
 
     fn create(&self, name: &str) -> Result<PathFile> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         let file = File::create(&path).map_err(|error| self.failed("creating", name, error))?;
         Ok(PathFile(file, path))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let renamed = std::fs::rename(self.0.join(from), self.0.join(to));
+        let renamed = std::fs::rename(self.path.join(from), self.path.join(to));
         renamed.map_err(|error| self.failed("renaming", from, error))
     }
 
     fn sync(&self) -> Result<()> {
-        let path = if self.0.as_os_str().is_empty() { Path::new(".") } else { &self.0 };
+        let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         let synced = File::open(path).and_then(|directory| directory.sync_all());
         synced.map_err(|error| self.failed("syncing", "", error))
     }
 
     fn has(&self, name: &str, file: &PathFile) -> bool {
         let inode = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let named = std::fs::metadata(self.0.join(name)).map(inode);
+        let named = std::fs::metadata(self.path.join(name)).map(inode);
         named.is_ok_and(|named| file.0.metadata().map(inode).is_ok_and(|open| open == named))
     }
 }

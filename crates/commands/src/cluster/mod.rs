@@ -391,7 +391,7 @@ fn open_file(path: Option<&Path>) -> Result<(Option<MapFile<PathDirectory>>, Opt
     };
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| config(format!("{} is no name of a file", path.display())))?;
-    let opened = MapFile::open(PathDirectory::of(path), name);
+    let opened = MapFile::open(PathDirectory::of(path)?, name);
     let (file, text) = opened.map_err(|error| match error.kind() {
         ErrorKind::Corruption => damaged(&error),
         _ => error,

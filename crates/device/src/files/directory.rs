@@ -1,5 +1,6 @@
 //! The directory: lock, names, and which way I/O goes.
 
+use super::claim::{in_use, note_holder};
 use super::log::MappedLog;
 use super::logs::Logs;
 use super::names;
@@ -14,7 +15,7 @@ use crate::os::unlock;
 use rustix::fs::FlockOperation;
 use silica_base::{Error, ErrorKind, Result};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,7 +137,7 @@ impl FileDevice {
             let mut lock = take_lock(path)?;
             let directory_lock =
                 lock_directory(path, &mut lock, FlockOperation::NonBlockingLockExclusive)?;
-            note_holder(path, &lock)?;
+            note_holder(&path.join(names::LOCK_NAME), &lock)?;
             (lock, directory_lock)
         };
         let shared = Shared {
@@ -310,16 +311,6 @@ fn lock_directory(
     }
 }
 
-/// Writes this process's number into the lock `file` of `directory`, for the error message of
-/// whoever comes next; the lock itself does not depend on it.
-fn note_holder(directory: &Path, file: &File) -> Result<()> {
-    let note = || -> io::Result<()> {
-        file.set_len(0)?;
-        (&*file).write_all(format!("{}\n", std::process::id()).as_bytes())
-    };
-    note().map_err(|e| failed("write", &directory.join(names::LOCK_NAME), e))
-}
-
 /// Has the directory locked against processes that write to it for as long as it is only read: by
 /// its lock file, and by itself, if that file was removed.
 fn share_locks(directory: &Path) -> Result<(File, Option<File>)> {
@@ -354,14 +345,7 @@ fn is_writable(file: &File) -> io::Result<bool> {
 }
 
 fn locked(directory: &Path, file: &mut File) -> Error {
-    let mut text = String::new();
-    let holder = match file.take(32).read_to_string(&mut text).map(|_| text.trim().parse::<u32>()) {
-        Ok(Ok(pid)) => format!("process {pid}"),
-        _ => "another process".to_string(),
-    };
-    let directory = directory.display();
-    let message = format!("{directory} is in use by {holder}; stop it or use another directory");
-    Error::new(ErrorKind::Locked, message)
+    in_use(directory, file, "directory")
 }
 
 impl Device for FileDevice {

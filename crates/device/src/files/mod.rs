@@ -34,6 +34,7 @@
 //! 4. Logs may lie in another directory; they are names of the device like all others, and a sync
 //!    of the directory is one of both.
 
+mod claim;
 mod device;
 mod directory;
 mod log;
@@ -49,6 +50,7 @@ mod transfer;
 mod unwritten;
 mod uring;
 
+pub use claim::{FileLock, rewrite_file};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes, is_writable_directory};
 pub use log::MappedLog;

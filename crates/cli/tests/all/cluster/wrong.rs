@@ -141,3 +141,30 @@ fn wrong_maps_ids_and_data_are_refused() {
 fn both(name: &str, value: &str) -> Reply {
     Reply::Many(vec![text(name), text(value)])
 }
+
+/// Two processes with one map would be one node: the second is refused and names the first, and
+/// the map stays as it was. It starts when the first has ended, however that was.
+#[test]
+fn a_map_is_of_one_process() {
+    let dir = scratch("cluster-one-map");
+    let map = dir.join("map");
+    let extra = ["--cluster", "--cluster-file", arg(&map), "--loops", "1"];
+    let first = Server::start_cache(&dir.join("first"), "64MiB", &extra);
+    assert_eq!(ask(&first, "CLUSTER ADDSLOTSRANGE 0 16383"), ok());
+    let before = std::fs::read(&map).expect("the map");
+    let store = dir.join("store");
+    for other in [&["--cache", "64MiB"][..], &[arg(&store)]] {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], other, &extra].concat();
+        let output = silica(&args).output().expect("it ends");
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        for part in [arg(&map), "is in use by", &format!("process {}", first.pid())] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    assert_eq!(std::fs::read(&map).expect("the map"), before);
+    let id = id(&first);
+    first.kill();
+    let second = Server::start_cache(&dir.join("second"), "64MiB", &extra);
+    assert_eq!(self::id(&second), id);
+}
