@@ -2,8 +2,8 @@
 
 use crate::args::{AfterPowerLoss, DatabaseArg, ServeArgs};
 use silica::{
-    CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, FlashDatabases, OpenOptions, Result,
-    Silica,
+    CACHE_ENGINE, CacheDatabases, Engine, Error, ErrorKind, FlashDatabases, HeldClock, OpenOptions,
+    Result, Silica,
 };
 use silica_console::Global;
 use silica_server::{Config, Databases, Mode, keyspace_name};
@@ -136,6 +136,8 @@ pub(crate) struct InMemory {
     /// The others, which share the rest of the memory.
     shared: Option<Shared>,
     count: u32,
+    /// By it the entries of all of them expire.
+    clock: Arc<HeldClock>,
     /// A clean stop leaves an image.
     is_kept: bool,
 }
@@ -149,13 +151,16 @@ impl InMemory {
         config: &Config,
         memory_bytes: u64,
     ) -> Result<Self> {
+        let clock = Arc::<HeldClock>::default();
         if let Some(path) = &args.flash {
             let options = global.open_options().memory_bytes(memory_bytes);
+            let options = options.cache_clock(Arc::clone(&clock));
             refuse_owners(config.mode)?;
             let all = open_flash_databases(options, path, args)?;
             let count = args.databases.min(all.count() as u32);
             let shared = Some(Shared::OnFlash(all));
-            return Ok(InMemory { own: Mutex::default(), shared, count, is_kept: false });
+            let own = Mutex::default();
+            return Ok(InMemory { own, shared, count, clock, is_kept: false });
         }
         let wanted = silica_base::compact_map(
             args.database.iter().map(|database| (database.index, database)),
@@ -166,7 +171,7 @@ impl InMemory {
         let has_shared = wanted.len() < args.databases as usize;
         let share = (memory_bytes - reserved) / (sharing + usize::from(has_shared)).max(1) as u64;
         let with = |options: OpenOptions, given: &[(String, String)], index: u32| {
-            let mut options = options.memory_bytes(share);
+            let mut options = options.memory_bytes(share).cache_clock(Arc::clone(&clock));
             if config.mode != Mode::Crcw && !given.iter().any(|(name, _)| name == "partitions") {
                 // As many as there are loops to own them, or the next power of two.
                 let count = config.loops.next_power_of_two().min(64);
@@ -189,7 +194,7 @@ impl InMemory {
         let open = |first| with(global.open_options(), &global.set, first).open_cache_databases();
         let shared = first.map(open).transpose()?.map(Shared::InMemory);
         let (own, is_kept) = (Mutex::new(own), args.image.is_some());
-        Ok(InMemory { own, shared, count: args.databases, is_kept })
+        Ok(InMemory { own, shared, count: args.databases, clock, is_kept })
     }
 
     fn own(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Engine>>> {
@@ -276,6 +281,10 @@ impl Databases for InMemory {
         }
         let none = || Error::new(ErrorKind::Config, format!("there is no database {index}"));
         self.shared.as_ref().ok_or_else(none)?.database(index as usize)
+    }
+
+    fn clock(&self) -> Option<Arc<HeldClock>> {
+        Some(Arc::clone(&self.clock))
     }
 
     fn listed(&self) -> Vec<u32> {

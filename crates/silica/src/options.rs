@@ -2,7 +2,7 @@
 
 use crate::cache_databases::CacheDatabases;
 use crate::kept::Kept;
-use crate::{Registry, Silica};
+use crate::{HeldClock, Registry, Silica};
 use silica_base::HashSeed;
 use silica_device::{DeviceOptions, FileDevice};
 use silica_engine::MEMORY_OPTION;
@@ -121,6 +121,7 @@ pub struct OpenOptions {
     pub(crate) device: DeviceOptions,
     pub(crate) image: Option<PathBuf>,
     pub(crate) holds_expiry: bool,
+    pub(crate) cache_clock: Option<Arc<HeldClock>>,
 }
 
 /// Threads for background work where nothing else is said: one for four processors, so that those
@@ -148,6 +149,7 @@ impl Default for OpenOptions {
             device: DeviceOptions::default(),
             image: None,
             holds_expiry: false,
+            cache_clock: None,
         }
     }
 }
@@ -381,6 +383,14 @@ impl OpenOptions {
         self
     }
 
+    /// The clock by which the entries of a cache expire, in memory or on flash; the machine's if
+    /// none is given. A store has its own ([`Silica::clock`](crate::Silica::clock)).
+    #[must_use]
+    pub fn cache_clock(mut self, clock: Arc<HeldClock>) -> Self {
+        self.cache_clock = Some(clock);
+        self
+    }
+
     /// Directory for the memory image of [`OpenOptions::open_cache`], which is created where it is
     /// missing: [`close`](silica_engine::Admin::close) leaves there what the cache holds, and the
     /// next opening takes it back, once. A process that dies leaves nothing.
@@ -458,7 +468,15 @@ impl OpenOptions {
         if self.image.is_some() {
             values.set("warm_restart", 1);
         }
-        Ok((values, Environment::new(HashSeed(self.new_seed()?))))
+        Ok((values, self.environment_of_cache()?))
+    }
+
+    /// What the engine of a cache is opened with.
+    pub(crate) fn environment_of_cache(&self) -> Result<Environment> {
+        match &self.cache_clock {
+            Some(clock) => clock.environment(self),
+            None => Ok(Environment::new(HashSeed(self.new_seed()?))),
+        }
     }
 
     /// Where a cache's image is left, if it is to be.

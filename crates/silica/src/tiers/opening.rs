@@ -8,7 +8,7 @@ use silica_base::HashSeed;
 use silica_device::FileDevice;
 use silica_device::blocks::{AnyFlash, FlashDevice, FlashDrive, FlashImageOptions, Geometry};
 use silica_dida::{Dida, RawFlash, Startup};
-use silica_engine::{Engine, Environment, Error, ErrorKind, OptionValues, Result};
+use silica_engine::{Engine, Error, ErrorKind, OptionValues, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -211,8 +211,8 @@ impl OpenOptions {
         crate::options::check_memory_bytes("memory", self.memory_bytes)?;
         crate::refuse_within_store(directory, "the flash cache")?;
         refuse_strange(directory)?;
-        let seed = HashSeed(self.new_seed()?);
-        let environment = Environment::new(seed);
+        let environment = self.environment_of_cache()?;
+        let seed = environment.seed;
         let files = FileDevice::open(directory, self.device)?;
         let databases = databases_in(directory)?;
         place()?;

@@ -17,11 +17,25 @@ fn send(client: &mut Client, text: &str, nth: usize) {
 
 #[test]
 fn what_has_expired_meanwhile_is_changed_as_it_was_changed_before() {
-    let dir = scratch("replication-late");
+    changed_late("replication-late", &|path, port| start_replica(path, port, &[]));
+}
+
+/// A cache goes by its primary's clock, too, as long as it follows one.
+#[test]
+fn in_a_cache_what_has_expired_is_changed_as_it_was_changed_before() {
+    let start = |path: &Path, port: u16| {
+        let of = format!("127.0.0.1:{port}");
+        Server::start_cache(path, "64MiB", &["--replica-of", &of, "--loops", "2"])
+    };
+    changed_late("replication-late-cache", &start);
+}
+
+fn changed_late(name: &str, start: &dyn Fn(&Path, u16) -> Server) {
+    let dir = scratch(name);
     let fast = ["--loops", "2", "--durability", "buffered"];
     let primary = Server::start(&dir.join("primary"), &fast);
     let proxy = Proxy::start(primary.port);
-    let second = start_replica(&dir.join("replica"), proxy.port, &[]);
+    let second = start(&dir.join("replica"), proxy.port);
     let [mut client, mut replica] = [&primary, &second].map(Server::client);
     LATE.iter().enumerate().for_each(|(nth, (make, _))| send(&mut client, make, nth));
     must_be_equal(&mut client, &mut replica, "at first");
