@@ -444,6 +444,10 @@ pub(crate) struct ServeArgs {
     /// REWRITE writes, comes before this option.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port, conflicts_with = "cluster")]
     pub(crate) replica_of: Option<(String, u16)>,
+    /// Ask for no huge pages: memory comes 4 KiB at a time. For machines on which the first use of a
+    /// huge page takes milliseconds, as on a virtual one whose host takes back what is free.
+    #[arg(long)]
+    pub(crate) plain_pages: bool,
     /// Directory for the cache's memory image: what the cache holds is written there at a clean
     /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
     #[arg(long, value_name = "DIR", requires = "cache")]

@@ -37,6 +37,9 @@ const CACHE_PROGRAM_BYTES: u64 = 10 << 20;
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(global: &Global, args: &ServeArgs) -> Result<()> {
+    if args.plain_pages {
+        silica_base::use_plain_pages();
+    }
     if let Some(bytes) = args.cache {
         return run_cache(global, args, bytes);
     }

@@ -102,3 +102,35 @@ fn bad_options_are_refused_by_name() {
     let fixed = refused(&store, &["--set", "first_buckets=4"]);
     assert!(fixed.contains("first_buckets"), "{fixed}");
 }
+
+/// KiB of huge pages that a process has.
+#[cfg(target_os = "linux")]
+fn huge_kib(server: &Server) -> u64 {
+    let file = format!("/proc/{}/smaps_rollup", server.pid());
+    let text = std::fs::read_to_string(file).expect("the server runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    number.expect("a number")
+}
+
+/// A cache that is asked to has no huge pages, however much it holds.
+#[test]
+#[cfg(target_os = "linux")]
+fn plain_pages_are_not_huge() {
+    let dir = scratch("serve-pages");
+    let held = |name: &str, extra: &[&str]| {
+        let server = Server::start_cache(&dir.join(name), "256MiB", extra);
+        let mut client = server.client();
+        for n in 0..32 {
+            let key = format!("k{n}");
+            let set: [&[u8]; 3] = [b"SET", key.as_bytes(), &vec![b'v'; 1 << 20]];
+            assert_eq!(client.ask(&set).expect("a reply"), Reply::Status("OK".into()));
+        }
+        huge_kib(&server)
+    };
+    if held("huge", &[]) == 0 {
+        println!("skipped: this system has no transparent huge pages");
+        return;
+    }
+    assert_eq!(held("plain", &["--plain-pages"]), 0);
+}
