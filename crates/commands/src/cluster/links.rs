@@ -29,9 +29,6 @@ const RETRY: Duration = Duration::from_millis(250);
 /// the map hundreds of times a second, and each map says all. A change after a rest goes at once.
 const PACE: Duration = Duration::from_millis(10);
 
-/// How long what others say of themselves is not in the file; then the next link that looks writes.
-const SAVE_MS: u64 = 500;
-
 /// What a link is told.
 enum Sent {
     /// Look at the map.
@@ -171,7 +168,7 @@ impl Worker {
             if service.is_stopping() || !map.nodes.contains_key(&self.id) {
                 return;
             }
-            cluster.save_late(service.monotonic_ms().saturating_sub(SAVE_MS));
+            cluster.look_after(&service);
             let result = self.send(&service, cluster, &map, &messages);
             let bytes: usize =
                 messages.iter().map(|message| message.0.len() + message.1.len()).sum();

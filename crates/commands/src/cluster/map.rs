@@ -11,7 +11,7 @@
 use super::slots::{SLOTS, SlotSet};
 use silica_base::checksum;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// First line of a map, with the version of the format.
@@ -72,6 +72,9 @@ pub(crate) struct Map {
     pub(crate) migrating: BTreeMap<u16, String>,
     /// Slots that this node takes over, and from whom.
     pub(crate) importing: BTreeMap<u16, String>,
+    /// Nodes to which this node has lately handed slots over. After a start nothing is served until
+    /// they have told what they serve: which slots those were is not durable at once.
+    pub(super) heirs: BTreeSet<String>,
     /// Slots whose claims by others this node was told to forget; until those others say more.
     ignored: SlotSet,
     /// Owners that this node was told of, of slots that no other node claims yet.
@@ -99,6 +102,7 @@ impl Map {
             version: -1,
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
+            heirs: BTreeSet::new(),
             ignored: SlotSet::default(),
             told: BTreeMap::new(),
             ids: Vec::new(),
@@ -227,6 +231,12 @@ impl Map {
         self.settle();
     }
 
+    /// Begins to hand `slot` over to node `id`.
+    pub(crate) fn begin_to_leave(&mut self, slot: u16, id: &str) {
+        self.migrating.insert(slot, id.to_string());
+        self.heirs.insert(id.to_string());
+    }
+
     /// Notes that `id` serves `slot`, which this node does not. A claim of this node stays until
     /// the other one's is known: the slot would be nobody's for whoever hears of this one first.
     pub(crate) fn leave_to(&mut self, slot: u16, id: &str) {
@@ -241,6 +251,7 @@ impl Map {
         me.slots = SlotSet::default();
         self.migrating.clear();
         self.importing.clear();
+        self.heirs.clear();
         self.settle();
     }
 
@@ -327,6 +338,7 @@ impl Map {
         let is_mine = |slot: u16| owners[usize::from(slot)] == mine;
         self.migrating.retain(|slot, to| is_mine(*slot) && nodes.contains_key(to));
         self.importing.retain(|slot, from| !is_mine(*slot) && nodes.contains_key(from));
+        self.heirs.retain(|id| nodes.contains_key(id));
         self.epoch = self.current_epoch();
     }
 
@@ -399,24 +411,35 @@ impl Map {
     /// How this map has to come into the file that has `old`.
     ///
     /// A claim that is given up need not be durable at once if the slot was being handed over: the
-    /// file of before says that, so that after a power cut the keys are asked for at the node that
-    /// has them, and that node says again that the slot is its own.
+    /// file of before says that, or whom to ask first ([`Map::heirs`]), so that after a power cut the
+    /// keys are asked for at the node that has them, and that node says again that the slot is its
+    /// own.
+    ///
+    /// That a slot is under way need not be durable at once either, as long as nothing came of it
+    /// ([`Map::has_more_under_way`]).
     pub(super) fn keep(&self, old: &Map) -> Keep {
         let rest = |map: &Map| (map.epoch, map.version, map.me.clone());
         let (me, was) = (self.me(), old.me());
         let (gained, lost) = (me.slots.without(&was.slots), was.slots.without(&me.slots));
         let (leaving, was_leaving) = (self.leaving(), old.leaving());
         if rest(self) != rest(old)
-            || self.importing != old.importing
+            || old.importing.iter().any(|(slot, id)| self.importing.get(slot) != Some(id))
+            || !self.heirs.is_subset(&old.heirs)
             || !self.nodes.keys().eq(old.nodes.keys())
             || !gained.is_empty()
-            || leaving.iter().any(|(slot, id)| was_leaving.get(slot) != Some(id))
+            || leaving
+                .iter()
+                .any(|(slot, id)| was_leaving.get(slot) != Some(id) && !old.heirs.contains(*id))
             || was_leaving.keys().any(|slot| !leaving.contains_key(slot) && !lost.contains(*slot))
         {
             return Keep::Synced;
         }
         if lost.is_empty() {
-            return if me == was { Keep::Later } else { Keep::Synced };
+            return match me == was {
+                true if self.has_more_under_way(old) => Keep::Written,
+                true => Keep::Later,
+                false => Keep::Synced,
+            };
         }
         let (revision, slots) = (was.revision, was.slots.clone());
         let is_same = Node { revision, slots, ..me.clone() } == *was;
@@ -426,6 +449,19 @@ impl Map {
             return Keep::Written;
         }
         Keep::Synced
+    }
+
+    /// True if slots are under way that were not in `old`. The file has to have that, durably, before
+    /// a key of theirs is removed here, asked for at the other node, or written here for it.
+    pub(super) fn has_more_under_way(&self, old: &Map) -> bool {
+        let (leaving, was_leaving) = (self.leaving(), old.leaving());
+        leaving.iter().any(|(slot, id)| was_leaving.get(slot) != Some(id))
+            || self.importing.iter().any(|(slot, id)| old.importing.get(slot) != Some(id))
+    }
+
+    /// True if this node hands a slot over.
+    pub(super) fn is_leaving_some(&self) -> bool {
+        !self.leaving().is_empty()
     }
 
     /// Slots that this node hands over, and to whom; those too that it was told to leave, until it
@@ -453,9 +489,12 @@ impl Map {
         text
     }
 
-    /// The map as its file has it: with slots that are under way, and a checksum.
+    /// The map as its file has it: with slots that are under way, heirs, and a checksum.
     pub(crate) fn file(&self) -> String {
         let mut text = self.text();
+        for id in &self.heirs {
+            writeln!(text, "heir {id}").expect("a string takes every write");
+        }
         let importing = self.importing.iter().map(|(slot, id)| (*slot, id.as_str())).collect();
         for (word, slots) in [("migrating", self.leaving()), ("importing", importing)] {
             for (slot, id) in slots {
@@ -491,6 +530,7 @@ impl Map {
         let (mut me, mut epoch, mut version) = (String::new(), 0, -1);
         let mut nodes = BTreeMap::new();
         let (mut migrating, mut importing) = (BTreeMap::new(), BTreeMap::new());
+        let mut heirs = BTreeSet::new();
         for (number, line) in lines.enumerate() {
             let wrong = |why: String| format!("line {}: {why}", number + 2);
             let words: Vec<&str> = line.split(' ').collect();
@@ -506,6 +546,7 @@ impl Map {
                         return Err(wrong(format!("node {} is there twice", words[1])));
                     }
                 }
+                ["heir", id] if is_id(id) => drop(heirs.insert(id.to_string())),
                 [word @ ("migrating" | "importing"), slot, id] if is_id(id) => {
                     let known = slot.parse().ok().filter(|slot: &u16| *slot < SLOTS);
                     let slot = known.ok_or_else(|| wrong(format!("'{slot}' is no slot")))?;
@@ -518,7 +559,8 @@ impl Map {
         let Some(own) = nodes.get(&me).cloned() else {
             return Err("it does not say which of the nodes it is of".into());
         };
-        let mut map = Map { nodes, epoch, version, migrating, importing, ..Map::new(own) };
+        let own = Map::new(own);
+        let mut map = Map { nodes, epoch, version, migrating, importing, heirs, ..own };
         map.settle();
         Ok(map)
     }
@@ -566,6 +608,7 @@ mod tests {
         one.merge(&map('b', 2, "100-199"), |_| true);
         one.migrating.insert(5, id('b'));
         one.importing.insert(150, id('b'));
+        one.begin_to_leave(6, &id('b'));
         let text = one.file();
         assert_eq!(Map::of_file(&text).unwrap(), one);
         for end in 0..text.len() {
@@ -660,6 +703,59 @@ mod tests {
         before = one.clone();
         one.take(&[7]);
         assert_eq!(one.keep(&before), Keep::Synced, "it stays");
+    }
+
+    /// Slots without keys that go to one node: only what that node takes is durable at once, and the
+    /// first time that a slot goes to it. What a power cut leaves of the rest says whom to ask.
+    #[test]
+    fn slots_without_keys_are_handed_over_by_one_sync_each() {
+        let (mut one, mut two) = (map('a', 1, "0-9"), map('b', 2, "10-19"));
+        assert!(one.merge(&two, |_| true) && two.merge(&one, |_| true));
+        let (mut kept, mut durable) = (Vec::new(), one.clone());
+        for slot in 0..3 {
+            let before = two.clone();
+            two.importing.insert(slot, id('a'));
+            assert_eq!(two.keep(&before), Keep::Written);
+            assert!(two.has_more_under_way(&before));
+            let before = two.clone();
+            two.take(&[slot]);
+            assert_eq!((two.keep(&before), two.has_more_under_way(&before)), (Keep::Synced, false));
+            let steps: [&dyn Fn(&mut Map); 3] = [
+                &|one| one.begin_to_leave(slot, &id('b')),
+                &|one| one.leave_to(slot, &id('b')),
+                &|one| assert!(one.merge(&two, |_| true)),
+            ];
+            for step in steps {
+                let before = one.clone();
+                step(&mut one);
+                kept.push(one.keep(&before));
+                if one.keep(&before) == Keep::Synced {
+                    durable = one.clone();
+                }
+                // The other one may have the slot from the first step on.
+                let again = Map::of_file(&durable.file()).unwrap();
+                assert!(again.heirs.contains(&id('b')), "slot {slot}");
+            }
+        }
+        let all = [Keep::Written, Keep::Later, Keep::Written];
+        assert_eq!(kept, [&[Keep::Synced], &all[1..], &all, &all].concat());
+        // One that goes to a third node is durable again, and so is the way back.
+        let mut before = one.clone();
+        one.merge(&map('c', 3, "20-29"), |_| true);
+        before.merge(&map('c', 3, "20-29"), |_| true);
+        one.begin_to_leave(4, &id('c'));
+        assert_eq!(one.keep(&before), Keep::Synced);
+        before = one.clone();
+        one.migrating.remove(&4);
+        assert_eq!(one.keep(&before), Keep::Synced);
+        before = one.clone();
+        one.heirs.clear();
+        assert_eq!(one.keep(&before), Keep::Later);
+        one.begin_to_leave(4, &id('c'));
+        assert_eq!(one.keep(&before), Keep::Written, "it is one of before");
+        // A node that was forgotten tells nothing any more.
+        one.forget(&id('c'));
+        assert!(one.heirs.is_empty());
     }
 
     #[test]

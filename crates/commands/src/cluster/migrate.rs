@@ -220,6 +220,14 @@ impl<'m> Mover<'m> {
     }
 
     fn move_all(&mut self) -> std::result::Result<bool, Failed> {
+        if let Some(cluster) = self.cluster
+            && cluster.keep_slots()?
+        {
+            // The target would have to do so before it takes the first key, on its event loop. A
+            // server outside of a cluster refuses, which does not matter.
+            let peer = self.peer()?;
+            peer.call(&[b"CLUSTER", b"SAVECONFIG"]).map_err(|error| unanswered(&error))?;
+        }
         let mut rest = &self.wanted.keys[..];
         let mut any = false;
         while !rest.is_empty() {
@@ -378,6 +386,9 @@ impl<'m> Mover<'m> {
             .collect();
         let asked: Vec<(Run, &[&[u8]])> =
             args.iter().map(|args| (Run::Type(&dump::MIGRATED), &args[..])).collect();
+        if let Some(cluster) = self.cluster {
+            cluster.keep_slots()?;
+        }
         let replies = self.ask(&asked, Does::HandOver)?;
         for (item, reply) in items.iter().zip(replies) {
             match &reply[..] {

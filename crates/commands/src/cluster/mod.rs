@@ -65,11 +65,18 @@ use silica::engine::{Error, ErrorKind, Result};
 use silica_base::{Clock, Published, SystemClock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Milliseconds in which a node that was forgotten does not come back by what others say.
 const FORGOTTEN_MS: u64 = 60_000;
+/// Milliseconds after which [`Map::heirs`] ends: a tool hands slots over one after the other, and
+/// each beginning costs a sync.
+const HEIRS_KEPT_MS: u64 = 30_000;
+
+/// How long what others say of themselves is not in the file; then the next link that looks writes.
+const SAVE_MS: u64 = 500;
 
 /// How a node of a cluster begins.
 #[derive(Debug, Clone, Default)]
@@ -121,6 +128,12 @@ pub struct Cluster {
     starts_until_ms: AtomicU64,
     /// Slots that another node has taken, whose keys are to go.
     pub(crate) lost: Lost,
+    /// Slots are under way in the map, and not durably in its file.
+    has_undurable_slots: AtomicBool,
+    /// Syncs of the file, for CLUSTER INFO.
+    pub(crate) syncs: AtomicU64,
+    /// When a slot was handed over for the last time, in monotonic milliseconds.
+    left_ms: AtomicU64,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -183,6 +196,9 @@ impl Cluster {
             yields_until_ms: AtomicU64::new(0),
             starts_until_ms: AtomicU64::new(0),
             lost: Lost::default(),
+            has_undurable_slots: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+            left_ms: AtomicU64::new(0),
             options,
         };
         cluster.save_again().map_err(config)?;
@@ -253,8 +269,11 @@ impl Cluster {
                     state.save(&map, is_synced).inspect_err(|_| state.save_soon(service))?;
                 }
                 match is_synced {
-                    true => state.unsaved_ms = None,
+                    true => self.note_durable(&mut state),
                     false => state.save_soon(service),
+                }
+                if !is_synced && self.options.is_synced && map.has_more_under_way(&state.map) {
+                    self.has_undurable_slots.store(true, Release);
                 }
                 self.lost.note(&state.map, &map);
                 state.map = Arc::new(map);
@@ -344,8 +363,59 @@ impl Cluster {
         let mut state = lock(&self.state);
         let map = Arc::clone(&state.map);
         state.save(&map, true)?;
-        state.unsaved_ms = None;
+        self.note_durable(&mut state);
         Ok(())
+    }
+
+    /// The file has all that `state` has, durably.
+    fn note_durable(&self, state: &mut State) {
+        state.unsaved_ms = None;
+        self.syncs.fetch_add(1, Relaxed);
+        self.has_undurable_slots.store(false, Release);
+    }
+
+    /// Makes durable which slots are under way, before something comes of that
+    /// ([`Map::has_more_under_way`]); true if that took a sync.
+    ///
+    /// # Errors
+    /// Says why the file was not written.
+    #[inline]
+    pub(crate) fn keep_slots(&self) -> std::result::Result<bool, String> {
+        let is_needed = self.has_undurable_slots.load(Acquire);
+        if is_needed {
+            self.save_again()?;
+        }
+        Ok(is_needed)
+    }
+
+    /// Notes that a slot begins to be handed over.
+    pub(crate) fn note_leaving(&self, service: &Service) {
+        self.left_ms.store(service.monotonic_ms(), Relaxed);
+    }
+
+    /// Forgets to whom slots were handed over, some time after the last one.
+    fn forget_heirs(&self, service: &Service) {
+        let map = self.map();
+        let until_ms = self.left_ms.load(Relaxed) + HEIRS_KEPT_MS;
+        let have_told = || map.heirs.iter().all(|id| self.links.has_told(id));
+        if map.heirs.is_empty() || service.monotonic_ms() < until_ms || !have_told() {
+            return;
+        }
+        let forgotten = self.change(service, |map| {
+            if !map.is_leaving_some() {
+                map.heirs.clear();
+            }
+            Ok(())
+        });
+        if let Err(error) = forgotten {
+            log::warn!("{error}");
+        }
+    }
+
+    /// What is to be done now and then.
+    fn look_after(&self, service: &Service) {
+        self.save_late(service.monotonic_ms().saturating_sub(SAVE_MS));
+        self.forget_heirs(service);
     }
 
     /// Writes the newest map to its file, durably, if that lacks something since `since_ms` or

@@ -27,6 +27,10 @@ const ANSWER: Duration = Duration::from_millis(2_000);
 /// Milliseconds after its start in which a primary waits for its replicas' answers: one of them may
 /// have taken its slots over.
 const START_MS: u64 = 2_000;
+/// The errors of requests to a primary that was just started.
+const ASKS_REPLICAS: &str = "CLUSTERDOWN this node asks its replicas whether they serve its slots";
+const ASKS_HEIRS: &str = "CLUSTERDOWN this node was handing slots over when it ended, and asks \
+                          those nodes which they serve; CLUSTER FORGET one that is gone";
 
 /// How a replica takes the slots of its primary over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,26 +77,30 @@ impl Cluster {
         }
         self.take_role(service, &map);
         let has_replicas = map.nodes.values().any(|node| node.primary.as_ref() == Some(&map.me));
-        if has_replicas {
+        self.left_ms.store(service.monotonic_ms(), Relaxed);
+        if has_replicas || (map.me().primary.is_none() && !map.heirs.is_empty()) {
             self.starts_until_ms.store(service.monotonic_ms() + START_MS, Relaxed);
         }
     }
 
-    /// True as long as a primary that was just started does not know whether one of its replicas
-    /// has taken its slots over.
-    pub(crate) fn is_starting(&self, service: &Service, map: &Map) -> bool {
+    /// Why a primary that was just started serves nothing yet: it does not know whether one of its
+    /// replicas has taken its slots over, or a node to which it was handing slots over.
+    pub(crate) fn is_starting(&self, service: &Service, map: &Map) -> Option<&'static str> {
         let until_ms = self.starts_until_ms.load(Relaxed);
         if until_ms == 0 {
-            return false;
+            return None;
+        }
+        if !map.heirs.iter().all(|id| self.links.has_told(id)) {
+            return Some(ASKS_HEIRS);
         }
         let is_mine = |node: &&Node| node.primary.as_ref() == Some(&map.me);
         let have_told =
             map.nodes.values().filter(is_mine).all(|node| self.links.has_told(&node.id));
         if have_told || service.monotonic_ms() >= until_ms {
             self.starts_until_ms.store(0, Relaxed);
-            return false;
+            return None;
         }
-        true
+        Some(ASKS_REPLICAS)
     }
 
     /// True as long as this primary hands its slots over, and takes no writes.

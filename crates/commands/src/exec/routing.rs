@@ -20,8 +20,6 @@ use std::sync::Arc;
 
 /// The error of a write while a primary hands its slots over.
 const HANDING_OVER: &str = "TRYAGAIN a replica of this node is about to take its slots over";
-/// The error of a request to a primary that was just started.
-const STARTING: &str = "CLUSTERDOWN this node asks its replicas whether they serve its slots";
 
 /// Where the connections of a burst stop.
 #[derive(Default)]
@@ -78,8 +76,13 @@ impl Executor {
                 Route::Here if yields && may_write(input, &input.requests[index]) => {
                     self.answer_unrun(input, index, HANDING_OVER);
                 }
-                Route::Here if starts && has_keys(input, &input.requests[index]) => {
-                    self.answer_unrun(input, index, STARTING);
+                Route::Here if starts.is_some() && has_keys(input, &input.requests[index]) => {
+                    self.answer_unrun(input, index, starts.unwrap_or_default());
+                }
+                Route::Here if input.requests[index].asking => {
+                    if let Err(text) = cluster.keep_slots() {
+                        self.answer_unrun(input, index, &text);
+                    }
                 }
                 Route::Here => {}
                 Route::Refuse(text) => self.answer_unrun(input, index, &text),
@@ -162,6 +165,11 @@ impl Executor {
             Route::Leaving(ask) => Some(ask),
             Route::Arriving => None,
         };
+        // Nobody is sent to the other node, and nothing is written here for it, before the file says
+        // that the slot is under way.
+        if let Err(text) = cluster.keep_slots() {
+            return Some(text);
+        }
         let mut keys = Vec::new();
         each_key(input, request, &mut |key| keys.push(key));
         let db = usize::from(request.db);

@@ -2,6 +2,7 @@
 //! while redis-py's cluster client writes; and nutcracker before caches.
 
 pub(crate) mod clients;
+mod handed;
 mod replicas;
 mod wrong;
 

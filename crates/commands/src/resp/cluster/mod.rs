@@ -309,8 +309,12 @@ pub(crate) fn setslot(keys: &Keyspace<'_>, args: Args<'_>, reply: &mut Reply<'_>
             if id == map.me {
                 return Err(format!("ERR node {id} is this node; name the other one"));
             }
-            let list = if is_migrating { &mut map.migrating } else { &mut map.importing };
-            list.insert(slot, id);
+            if is_migrating {
+                map.begin_to_leave(slot, &id);
+                cluster.note_leaving(keys.service);
+            } else {
+                map.importing.insert(slot, id);
+            }
             Ok(())
         })
     })

@@ -54,6 +54,7 @@ pub(crate) fn info(cx: &mut Cx<'_>, _: Args<'_>) {
     line("total_cluster_links_buffer_limit_exceeded", &0);
     line("silica_lost_slots_to_empty", &lost);
     line("silica_lost_keys_removed", &removed);
+    line("silica_map_syncs", &cluster.syncs.load(Relaxed));
     cx.reply.verbatim(out.as_bytes());
 }
 
