@@ -439,22 +439,19 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     #[arg(conflicts_with_all = ["directory", "path", "memory", "keyspace_memory"])]
     pub(crate) cache: Option<u64>,
-    /// Follow the server at this address, Redis or Silica: take all its data in the place of what
-    /// is here, then every write. REPLICAOF NO ONE ends that; the setting replicaof, which CONFIG
-    /// REWRITE writes, comes before this option.
+    /// Follow the server at this address, Redis or Silica: take all its data, then every write.
+    /// REPLICAOF NO ONE ends that; the setting replicaof (CONFIG REWRITE) comes before this option.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port, conflicts_with = "cluster")]
     pub(crate) replica_of: Option<(String, u16)>,
-    /// Ask for no huge pages: memory comes 4 KiB at a time. For machines on which the first use of a
-    /// huge page takes milliseconds, as on a virtual one whose host takes back what is free.
+    /// Ask for no huge pages: on some virtual machines the first use of each takes milliseconds.
     #[arg(long)]
     pub(crate) plain_pages: bool,
-    /// Directory for the cache's memory image: what the cache holds is written there at a clean
-    /// stop (not by SHUTDOWN NOSAVE) and taken back, once, at the next start.
+    /// Directory for the cache's memory image: a clean stop (not SHUTDOWN NOSAVE) leaves there what
+    /// the cache holds, and the next start takes it back, once.
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub(crate) image: Option<PathBuf>,
-    /// Directory for flash behind the cache's memory, new or with the flash that a cache had: the
-    /// cache is as large as that, and what it holds is there again after a restart. Or a block
-    /// device, with zones or without, that `silica flash create` made flash.
+    /// Directory for flash behind the cache's memory, new or a cache's: it is as large as that, and
+    /// holds what it held after a restart. Or a block device that `silica flash create` made flash.
     #[arg(long, value_name = "PATH", requires = "cache")]
     #[arg(conflicts_with_all = ["image", "database"])]
     pub(crate) flash: Option<PathBuf>,

@@ -411,9 +411,8 @@ impl Map {
     /// How this map has to come into the file that has `old`.
     ///
     /// A claim that is given up need not be durable at once if the slot was being handed over: the
-    /// file of before says that, or whom to ask first ([`Map::heirs`]), so that after a power cut the
-    /// keys are asked for at the node that has them, and that node says again that the slot is its
-    /// own.
+    /// file of before says that, or whom to ask first ([`Map::heirs`]). So after a power cut keys
+    /// are asked for at the node that has them, and that node says again that the slot is its own.
     ///
     /// That a slot is under way need not be durable at once either, as long as nothing came of it
     /// ([`Map::has_more_under_way`]).
@@ -451,8 +450,8 @@ impl Map {
         Keep::Synced
     }
 
-    /// True if slots are under way that were not in `old`. The file has to have that, durably, before
-    /// a key of theirs is removed here, asked for at the other node, or written here for it.
+    /// True if slots are under way that were not in `old`. The file has to have that, durably,
+    /// before a key of theirs is removed here, asked for at the other node, or written here for it.
     pub(super) fn has_more_under_way(&self, old: &Map) -> bool {
         let (leaving, was_leaving) = (self.leaving(), old.leaving());
         leaving.iter().any(|(slot, id)| was_leaving.get(slot) != Some(id))
@@ -705,8 +704,8 @@ mod tests {
         assert_eq!(one.keep(&before), Keep::Synced, "it stays");
     }
 
-    /// Slots without keys that go to one node: only what that node takes is durable at once, and the
-    /// first time that a slot goes to it. What a power cut leaves of the rest says whom to ask.
+    /// Slots without keys that go to one node: only what that node takes is durable at once, and
+    /// the first time that a slot goes to it. What a power cut leaves of the rest says whom to ask.
     #[test]
     fn slots_without_keys_are_handed_over_by_one_sync_each() {
         let (mut one, mut two) = (map('a', 1, "0-9"), map('b', 2, "10-19"));

@@ -165,8 +165,8 @@ impl Executor {
             Route::Leaving(ask) => Some(ask),
             Route::Arriving => None,
         };
-        // Nobody is sent to the other node, and nothing is written here for it, before the file says
-        // that the slot is under way.
+        // Nobody is sent to the other node, and nothing is written here for it, before the file
+        // says that the slot is under way.
         if let Err(text) = cluster.keep_slots() {
             return Some(text);
         }
