@@ -136,7 +136,7 @@ fn two_servers_write_to_one_file() {
             let file = &file;
             scope.spawn(move || {
                 let mut client = server.client();
-                for value in 60..60 + test_size(10, 40, 400) {
+                for value in 61..61 + test_size(10, 40, 400) {
                     let text = value.to_string();
                     let set: [&[u8]; 4] = [b"CONFIG", b"SET", name.as_bytes(), text.as_bytes()];
                     assert_eq!(client.ask(&set).expect("answered"), Reply::Status("OK".into()));
