@@ -9,14 +9,14 @@
 //! `cargo xtask zoned` prepares a directory with kernel, modules and busybox, and runs this with
 //! `SILICA_ZONED_VM` as its name. Without it the test says so and ends.
 
-use crate::machine::{Running, example, first_files};
+use crate::machine::{KERNEL_PARAMETERS, Running, example, first_files};
 use silica_base::test_size;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A guest that takes longer between two of its words hangs.
+/// A guest that is silent for longer hangs.
 const STEP_LIMIT: Duration = Duration::from_secs(240);
 /// Bytes of a drive. Its zones have 1 MiB.
 const DRIVE_BYTES: u64 = 32 << 20;
@@ -119,7 +119,7 @@ fn machine(vm: &Path, dir: &Path, files: &Path) -> Command {
     qemu.args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1G"]);
     qemu.args(["-nographic", "-net", "none"]);
     qemu.arg("-kernel").arg(vm.join("vmlinuz")).arg("-initrd").arg(files);
-    qemu.args(["-append", "console=ttyS0 quiet panic=-1"]);
+    qemu.args(["-append", KERNEL_PARAMETERS]);
     qemu.args(["-device", "nvme,id=nvme0,serial=silica"]);
     let zones = "zoned=true,zoned.zone_size=1M,logical_block_size=512,physical_block_size=512";
     drive(&mut qemu, "many", &dir.join("many"), DRIVE_BYTES);

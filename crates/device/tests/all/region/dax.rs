@@ -9,13 +9,13 @@
 //! `cargo xtask dax` prepares a directory with kernel, modules and busybox, and runs this with
 //! `SILICA_DAX_VM` as its name. Without it the test says so and ends.
 
-use crate::machine::{Running, example, first_files};
+use crate::machine::{KERNEL_PARAMETERS, Running, example, first_files};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A guest that takes longer to do its step hangs: an idle machine boots it in 10 seconds.
+/// A guest that is silent for longer hangs: an idle machine boots it in 10 seconds.
 const STEP_LIMIT: Duration = Duration::from_secs(180);
 /// Bytes of the module. XFS wants more than 300 MiB.
 const MODULE_BYTES: u64 = 400 << 20;
@@ -72,7 +72,7 @@ impl Machine<'_> {
         qemu.arg("-machine").arg(format!("pc,nvdimm=on,nvdimm-persistence={}", self.domain));
         qemu.args(["-nographic", "-no-reboot", "-net", "none"]);
         qemu.arg("-kernel").arg(self.vm.join("vmlinuz")).arg("-initrd").arg(self.files);
-        qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 silica={step}"));
+        qemu.arg("-append").arg(format!("{KERNEL_PARAMETERS} silica={step}"));
         qemu.args(["-object", &memory, "-device", "nvdimm,memdev=m0,id=n0"]);
         Running::start(qemu, STEP_LIMIT)
     }
