@@ -134,9 +134,7 @@ impl<'w, 'a, S: Storage> Merge<'w, 'a, S> {
 
     fn next(&mut self) -> Result<Option<u64>> {
         let Some(mut head) = self.heads.peek_mut() else {
-            for reader in self.readers.drain(..) {
-                self.space.release(reader.stream.clone())?;
-            }
+            self.space.release(self.readers.drain(..).map(|reader| reader.stream))?;
             return Ok(None);
         };
         let Reverse((number, run)) = *head;

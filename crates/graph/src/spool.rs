@@ -76,5 +76,5 @@ fn each_of<S: Storage>(
     }
     let stream = reader.stream.clone();
     drop(reader);
-    space.release(stream)
+    space.release([stream])
 }

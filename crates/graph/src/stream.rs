@@ -77,13 +77,14 @@ impl<'a, S: Storage> Workspace<'a, S> {
         Ok(free.next - 1)
     }
 
-    /// Gives a stream's segments back.
-    pub(crate) fn release(&self, stream: Stream) -> Result<()> {
-        let mut segments = stream.segments;
+    /// Gives the segments of streams back.
+    pub(crate) fn release(&self, streams: impl IntoIterator<Item = Stream>) -> Result<()> {
+        let mut segments: Vec<u32> =
+            streams.into_iter().flat_map(|stream| stream.segments).collect();
         segments.sort_unstable();
-        for run in segments.chunk_by(|a, b| a + 1 == *b) {
-            self.storage.trim(Area::Shards, u64::from(run[0]), run.len() as u64)?;
-        }
+        let runs = segments.chunk_by(|a, b| a + 1 == *b);
+        let runs: Vec<_> = runs.map(|run| (u64::from(run[0]), run.len() as u64)).collect();
+        self.storage.trim_all(Area::Shards, &runs)?;
         let mut free = self.free.lock().expect("no panic while locked");
         free.again.extend(segments.iter().rev());
         Ok(())
@@ -93,6 +94,7 @@ impl<'a, S: Storage> Workspace<'a, S> {
     pub(crate) fn read(&self, stream: &Stream, at: u64, out: &mut [u8]) -> Result<()> {
         let (page_bytes, segment_pages) = (self.page_bytes(), self.storage.segment_pages());
         let (mut page, mut out) = (at / page_bytes as u64, out);
+        let mut reads = Vec::new();
         while !out.is_empty() {
             let (segment, within) = (page / segment_pages, page % segment_pages);
             let room = ((segment_pages - within) as usize * page_bytes).min(out.len());
@@ -100,11 +102,12 @@ impl<'a, S: Storage> Workspace<'a, S> {
             let segment = stream.segments.get(segment as usize).ok_or_else(|| {
                 Error::corruption("a graph's stream", at, "it ends before what is read of it")
             })?;
-            self.storage.read(Area::Shards, u64::from(*segment) * segment_pages + within, now)?;
-            page += (now.len() / page_bytes) as u64;
+            let pages = (now.len() / page_bytes) as u64;
+            reads.push((u64::from(*segment) * segment_pages + within, now));
+            page += pages;
             out = later;
         }
-        Ok(())
+        self.storage.read_all(Area::Shards, reads)
     }
 }
 
@@ -243,10 +246,15 @@ impl<'w, 'a, S: Storage> StreamReader<'w, 'a, S> {
     }
 
     fn fill(&mut self) -> Result<bool> {
+        // The first read is half as long. Buffers divide segments, so some of the later ones lie in
+        // two segments, whose blocks are read side by side.
+        let is_first = self.begin == 0 && self.filled == 0;
+        let room = if is_first { self.buffer.len() / 2 } else { self.buffer.len() };
+        let room = room.max(self.space.page_bytes()) / self.space.page_bytes();
         self.begin += self.filled as u64;
         let left = self.stream.bytes.saturating_sub(self.begin);
         self.at = 0;
-        self.filled = left.min(self.buffer.len() as u64) as usize;
+        self.filled = left.min((room * self.space.page_bytes()) as u64) as usize;
         if self.filled == 0 {
             return Ok(false);
         }

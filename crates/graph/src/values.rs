@@ -78,13 +78,9 @@ impl<'a, S: Storage, V: Fixed> Copies<'a, S, V> {
         Ok(())
     }
 
-    /// Writes a copy from its beginning. What it had is given up at once: segment by segment, as
-    /// they are written over, each would cost a sync.
+    /// Writes a copy from its beginning. What it had has as many pages, so every block of it dies
+    /// when it is written over, and nothing needs to be given up before.
     pub(crate) fn writer(&self, copy: u32, memory: &Memory) -> Result<ValueWriter<'a, S, V>> {
-        if self.storage.segments(Area::Results).is_some() && self.segments > 0 {
-            let first = SEGMENTS + u64::from(copy) * self.segments;
-            self.storage.trim(Area::Results, first, self.segments)?;
-        }
         let page_bytes = self.storage.page_bytes();
         let room = (memory.free_bytes() / 16).min(WRITE_BYTES) as usize;
         let buffer_bytes = whole_pages(room.saturating_sub(page_bytes), page_bytes);

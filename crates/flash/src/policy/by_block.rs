@@ -5,6 +5,7 @@ use super::core::{Appended, Core, Frontier, NewPage};
 use super::page::Kind;
 use silica_base::{Error, ErrorKind, Result};
 use silica_device::blocks::FlashDevice;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks beyond those of the data at least: two logical blocks can be rewritten at a time, and a
@@ -276,19 +277,10 @@ impl ByBlock {
             }
             most = most.max(piece.pages);
         }
-        self.give_back(core, number, &covered)
-    }
-
-    fn give_back<D: FlashDevice>(
-        &mut self,
-        core: &mut Core<D>,
-        number: usize,
-        which: &[u32],
-    ) -> Result<()> {
-        for piece in which {
-            core.release(*piece)?;
+        for piece in covered {
+            core.release_soon(piece)?;
             self.held -= 1;
-            self.blocks[number].pieces.retain(|other| other.number != *piece);
+            self.blocks[number].pieces.retain(|other| other.number != piece);
         }
         Ok(())
     }
@@ -325,24 +317,26 @@ impl ByBlock {
         (0..self.blocks.len()).filter(has_two).min_by_key(key)
     }
 
+    /// Forgets pages: the first of each extent and their number.
     pub(super) fn trim<D: FlashDevice>(
         &mut self,
         core: &mut Core<D>,
-        first: u64,
-        count: u64,
+        extents: &[(u64, u64)],
     ) -> Result<()> {
-        for page in first..first + count {
+        let mut touched = BTreeSet::new();
+        for page in extents.iter().flat_map(|(first, count)| *first..*first + *count) {
             let (number, at) = split(core, page);
             self.blocks[number].live[at as usize] = false;
+            touched.insert(number);
         }
-        let touched = split(core, first).0..=split(core, first + count.max(1) - 1).0;
-        for number in touched {
-            if !self.blocks[number].live.contains(&true) {
-                let all: Vec<u32> =
-                    self.blocks[number].pieces.iter().map(|piece| piece.number).collect();
-                self.give_back(core, number, &all)?;
-            }
+        touched.retain(|number| !self.blocks[*number].live.contains(&true));
+        let pieces = touched.iter().flat_map(|number| &self.blocks[*number].pieces);
+        let dead: Vec<u32> = pieces.map(|piece| piece.number).collect();
+        if !dead.is_empty() {
+            core.release_all(&dead)?;
         }
+        self.held -= dead.len() as u32;
+        touched.iter().for_each(|number| self.blocks[*number].pieces.clear());
         Ok(())
     }
 

@@ -12,6 +12,9 @@ use silica_device::blocks::{
 
 /// Bytes of an entry of a page of trims.
 const TRIM_BYTES: usize = 24;
+/// Dead blocks that wait for a sync that they can share: one sync for each took most of the time of
+/// writing a range over.
+const DEAD_MAX: usize = 8;
 /// Reads under way together at most: a few for each LUN of a large drive.
 const READS_AT_ONCE: usize = 64;
 
@@ -23,7 +26,7 @@ pub(super) struct Frontier {
     pub(super) next: u32,
 }
 
-/// A logical page that is to be read.
+/// Logical pages that are to be read, which lie behind each other in a block.
 pub(super) struct Place<'a> {
     pub(super) number: u32,
     pub(super) at: u32,
@@ -81,12 +84,14 @@ pub(super) struct Core<D> {
     pub(super) block_pages: u32,
     /// Bytes of data of a page.
     pub(super) data_bytes: usize,
-    has_spare: bool,
+    pub(super) has_spare: bool,
     /// Trims since the last page of trims.
     pub(super) trims: Vec<Trim>,
     /// Blocks of trims and checkpoints, the oldest first.
     pub(super) meta: Vec<u32>,
     meta_frontier: Option<Frontier>,
+    /// Blocks whose pages newer ones have made dead. They go back after the next sync.
+    dead: Vec<u32>,
     pub(super) statistics: PolicyStatistics,
     /// Pages written since the last checkpoint.
     pub(super) since_checkpoint: u64,
@@ -119,6 +124,7 @@ impl<D: FlashDevice> Core<D> {
             trims: Vec::new(),
             meta: Vec::new(),
             meta_frontier: None,
+            dead: Vec::new(),
             statistics: PolicyStatistics::default(),
             since_checkpoint: 0,
             takes_worn: false,
@@ -131,6 +137,16 @@ impl<D: FlashDevice> Core<D> {
 
     /// A block to write to.
     pub(super) fn allocate(&mut self) -> Result<Frontier> {
+        match self.take_block() {
+            Err(error) if error.kind() == ErrorKind::Full && !self.dead.is_empty() => {
+                self.give_back_dead()?;
+                self.take_block()
+            }
+            result => result,
+        }
+    }
+
+    fn take_block(&mut self) -> Result<Frontier> {
         if self.takes_worn
             && let Some(given) = self.functions.allocate_worn(Mapping::Page)
         {
@@ -266,8 +282,11 @@ impl<D: FlashDevice> Core<D> {
     /// # Errors
     /// As [`Core::read_data`], about the first page that was refused.
     pub(super) fn read_places(&self, mut places: Vec<Place<'_>>) -> Result<()> {
-        if let [Place { number, at, logical, out }] = &mut places[..] {
-            return self.read_data(*number, *at, *logical, out);
+        if let [place] = &mut places[..] {
+            return match self.read_run(place.number, place.at, place.logical, place.out)? {
+                true => Ok(()),
+                false => self.read_one_by_one(place),
+            };
         }
         let geometry = self.functions.geometry();
         let mut queue = self.functions.queue(READS_AT_ONCE);
@@ -277,8 +296,10 @@ impl<D: FlashDevice> Core<D> {
             while refused.is_none() && !queue.is_full() {
                 let Some(place) = places.next() else { break };
                 let request = Request::Read { first: self.address(place.number).page(place.at) };
-                let pages = AlignedBuf::zeroed(geometry.page_bytes as usize);
-                let spare = vec![0; if self.has_spare { geometry.spare_bytes as usize } else { 0 }];
+                let count = place.out.len() / self.data_bytes;
+                let pages = AlignedBuf::zeroed(count * geometry.page_bytes as usize);
+                let spare_bytes = if self.has_spare { geometry.spare_bytes as usize } else { 0 };
+                let spare = vec![0; count * spare_bytes];
                 queue.push(Operation { of: place, request, pages, spare });
             }
             let Some((operation, result)) = queue.pop() else { break };
@@ -289,22 +310,39 @@ impl<D: FlashDevice> Core<D> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Checks a page that was read, and hands its data out.
+    /// Reads pages of a block one after the other, to find which of them is refused.
+    fn read_one_by_one(&self, place: &mut Place<'_>) -> Result<()> {
+        let pages = place.out.chunks_exact_mut(self.data_bytes);
+        for ((out, at), logical) in pages.zip(place.at..).zip(place.logical..) {
+            self.read_data(place.number, at, logical, out)?;
+        }
+        Ok(())
+    }
+
+    /// Checks pages that were read, and hands their data out.
     fn deliver(&self, read: Operation<Place<'_>>, result: FlashResult<u32>) -> Result<()> {
-        let Operation { of: Place { number, at, logical, out }, pages, spare, .. } = read;
+        let Operation { of: mut place, pages, spare, .. } = read;
         match result {
             Ok(_) => {}
             Err(error) if error.fault() == FlashFault::Uncorrectable => {
-                return self.is_expected(None, number, at, logical);
+                return self.read_one_by_one(&mut place);
             }
             Err(error) => return Err(error.into()),
         }
-        let (head, data) = match self.has_spare {
-            true => (&spare[..], &pages[..]),
-            false => pages.split_at(HEADER_BYTES),
-        };
-        out.copy_from_slice(data);
-        self.is_expected(Header::of(head, data)?, number, at, logical)
+        let geometry = self.functions.geometry();
+        let (page_bytes, spare_bytes) =
+            (geometry.page_bytes as usize, geometry.spare_bytes as usize);
+        let outs = place.out.chunks_exact_mut(self.data_bytes).zip(pages.chunks_exact(page_bytes));
+        for (i, (out, page)) in outs.enumerate() {
+            let (head, data) = match self.has_spare {
+                true => (&spare[i * spare_bytes..][..spare_bytes], page),
+                false => page.split_at(HEADER_BYTES),
+            };
+            out.copy_from_slice(data);
+            let found = Header::of(head, data)?;
+            self.is_expected(found, place.number, place.at + i as u32, place.logical + i as u64)?;
+        }
+        Ok(())
     }
 
     /// Reads the data of a logical page that lies here.
@@ -342,14 +380,34 @@ impl<D: FlashDevice> Core<D> {
 
     /// Gives a block back whose pages are all dead, after a sync.
     pub(super) fn release(&mut self, number: u32) -> Result<()> {
+        self.release_all(&[number])
+    }
+
+    /// Gives blocks back whose pages are all dead, after a sync.
+    pub(super) fn release_all(&mut self, numbers: &[u32]) -> Result<()> {
         self.settle()?;
-        Ok(self.functions.trim(self.address(number))?)
+        numbers.iter().try_for_each(|number| Ok(self.functions.trim(self.address(*number))?))
+    }
+
+    /// Gives a closed block back whose pages newer ones have made dead, after a later sync.
+    pub(super) fn release_soon(&mut self, number: u32) -> Result<()> {
+        self.dead.push(number);
+        if self.dead.len() < DEAD_MAX { Ok(()) } else { self.give_back_dead() }
+    }
+
+    /// Syncs, and gives the blocks back that waited for it.
+    fn give_back_dead(&mut self) -> Result<()> {
+        self.functions.sync()?;
+        while let Some(number) = self.dead.pop() {
+            self.functions.trim(self.address(number))?;
+        }
+        Ok(())
     }
 
     /// Writes the trims and syncs: what is dead stays dead.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.write_trims()?;
-        Ok(self.functions.sync()?)
+        self.give_back_dead()
     }
 
     fn write_trims(&mut self) -> Result<()> {

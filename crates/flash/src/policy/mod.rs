@@ -263,29 +263,42 @@ impl<D: FlashDevice> Policy<D> {
     /// `Config` for pages outside of the device or a buffer that is no multiple of a page;
     /// `Corruption` if a page cannot be read; what the device said.
     pub fn read(&self, first: u64, out: &mut [u8]) -> Result<()> {
-        self.check(first, out.len())?;
-        let count = out.len() / self.core.data_bytes;
-        if let Some((number, at)) = self.run_of(first, count)
-            && self.core.read_run(number, at, first, out)?
-        {
-            return Ok(());
-        }
+        self.read_all(vec![(first, out)])
+    }
+
+    /// Reads whole pages from several pages on, side by side where they lie in several blocks.
+    ///
+    /// # Errors
+    /// As [`Policy::read`].
+    pub fn read_all(&self, reads: Vec<(u64, &mut [u8])>) -> Result<()> {
         let mut places = Vec::new();
-        for (page, out) in (first..).zip(out.chunks_exact_mut(self.core.data_bytes)) {
-            match self.locate(page) {
-                Some((number, at)) => places.push(Place { number, at, logical: page, out }),
-                None => out.fill(0),
-            }
+        for (first, out) in reads {
+            self.check(first, out.len())?;
+            self.split_into_runs(first, out, &mut places);
         }
         self.core.read_places(places)
     }
 
-    /// Where several pages lie, if that is behind each other in a block.
-    fn run_of(&self, first: u64, count: usize) -> Option<(u32, u32)> {
-        let (number, at) = if count > 1 { self.locate(first)? } else { return None };
-        let mut others = (first + 1..).take(count - 1).zip(at + 1..);
-        let is_run = others.all(|(page, at)| self.locate(page) == Some((number, at)));
-        is_run.then_some((number, at))
+    /// Adds where pages lie, a place for as many as one call to the device reads. Pages without a
+    /// place are zeroes.
+    fn split_into_runs<'b>(&self, first: u64, out: &'b mut [u8], places: &mut Vec<Place<'b>>) {
+        let (mut page, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let place = self.locate(page);
+            let mut count = 1;
+            if let Some((number, at)) = place.filter(|_| self.core.has_spare) {
+                let left = (rest.len() / self.core.data_bytes) as u64;
+                let mut others = (page + 1..page + left).zip(at + 1..);
+                let is_next = |(page, at): &(u64, u32)| self.locate(*page) == Some((number, *at));
+                count += others.by_ref().take_while(is_next).count();
+            }
+            let (now, later) = rest.split_at_mut(count * self.core.data_bytes);
+            match place {
+                Some((number, at)) => places.push(Place { number, at, logical: page, out: now }),
+                None => now.fill(0),
+            }
+            (page, rest) = (page + count as u64, later);
+        }
     }
 
     fn locate(&self, page: u64) -> Option<(u32, u32)> {
@@ -326,20 +339,39 @@ impl<D: FlashDevice> Policy<D> {
     /// # Errors
     /// `Config` for pages outside of the device; of block-mapped ranges what the device said.
     pub fn trim(&mut self, first: u64, count: u64) -> Result<()> {
-        let bytes = usize::try_from(count).ok().and_then(|c| c.checked_mul(self.core.data_bytes));
-        self.check(first, bytes.unwrap_or(usize::MAX))?;
-        let (mut first, mut count) = (first, count);
-        while count > 0 {
-            let part = self.parts.iter_mut().find(|part| part.has(first)).expect("a checked page");
-            let now = count.min(part.options.end - first);
-            let page = first - part.options.begin;
-            self.core.note_trim(first, now);
-            match &mut part.map {
-                Map::ByPage(map) => map.trim(&self.core, page, now),
-                Map::ByBlock(map) => map.trim(&mut self.core, page, now)?,
+        self.trim_all(&[(first, count)])
+    }
+
+    /// Gives the contents of several extents up: the first page of each, and how many. What they
+    /// hold of block-mapped ranges goes back with one page of trims and one sync.
+    ///
+    /// # Errors
+    /// As [`Policy::trim`].
+    pub fn trim_all(&mut self, extents: &[(u64, u64)]) -> Result<()> {
+        for (first, count) in extents {
+            let count = usize::try_from(*count).ok();
+            let bytes = count.and_then(|count| count.checked_mul(self.core.data_bytes));
+            self.check(*first, bytes.unwrap_or(usize::MAX))?;
+        }
+        let mut of_parts = vec![Vec::new(); self.parts.len()];
+        for &(mut first, mut count) in extents {
+            while count > 0 {
+                let part = self.parts.iter().position(|part| part.has(first));
+                let part = part.expect("a checked page");
+                let options = self.parts[part].options;
+                let now = count.min(options.end - first);
+                self.core.note_trim(first, now);
+                of_parts[part].push((first - options.begin, now));
+                (first, count) = (first + now, count - now);
             }
-            first += now;
-            count -= now;
+        }
+        for (part, extents) in self.parts.iter_mut().zip(of_parts) {
+            match &mut part.map {
+                Map::ByPage(map) => {
+                    extents.iter().for_each(|(page, now)| map.trim(&self.core, *page, *now));
+                }
+                Map::ByBlock(map) => map.trim(&mut self.core, &extents)?,
+            }
         }
         Ok(())
     }
@@ -389,6 +421,7 @@ impl<D: FlashDevice> Policy<D> {
         let wear = self.core.functions.wear()?.filter(|wear| wear.spread >= threshold.max(1));
         let Some(wear) = wear else { return Ok(false) };
         let coldest = self.core.functions.geometry().index_of(wear.coldest);
+        self.core.settle()?;
         self.core.functions.erase_pending(u32::MAX)?;
         self.core.takes_worn = true;
         let moved = self.move_away(coldest);

@@ -108,8 +108,9 @@ fn step(disk: &mut Policy<impl FlashDevice>, prng: &mut Prng, model: &mut Model)
             result?;
         }
         9..12 => {
-            let result = disk.trim(first, count);
-            for page in first..first + count {
+            let other = (prng.below(pages), 1);
+            let result = disk.trim_all(&[(first, count), other]);
+            for page in (first..first + count).chain([other.0]) {
                 model.0[page as usize].push(0);
             }
             result?;
@@ -369,6 +370,75 @@ fn a_block_mapped_range_copies_nothing_if_blocks_are_written_in_order() {
     disk.write(5, &contents(7, 512)).unwrap();
     disk.write(3, &contents(8, 512)).unwrap();
     assert!(disk.statistics().pages_copied >= 5);
+}
+
+/// A block-mapped range of 40 blocks of 16 pages.
+fn by_block(timing: FlashTiming) -> (SimFlash, Policy<SimFlash>) {
+    let geometry =
+        Geometry { channels: 2, luns: 2, blocks: 16, pages: 16, page_bytes: 512, spare_bytes: 48 };
+    let flash = SimFlash::new(1, SimFlashOptions { timing, ..SimFlashOptions::flash(geometry) });
+    let ranges = vec![range(0, 40 * 16, Mapping::Block, Collection::Greedy)];
+    let disk = format(&flash, &PolicyOptions { device: DEVICE, ranges }).unwrap();
+    (flash, disk)
+}
+
+#[test]
+fn extents_that_are_given_up_together_take_one_page_of_trims() {
+    let (_, mut disk) = by_block(FlashTiming::default());
+    for block in 0..20 {
+        disk.write(block * 16, &contents(block + 1, 16 * 512)).unwrap();
+    }
+    let before = (disk.statistics().pages_of_mapping, disk.functions().statistics().trimmed);
+    let extents: Vec<_> = (0..10).map(|block| (block * 32, 16)).collect();
+    disk.trim_all(&extents).unwrap();
+    assert_eq!(disk.statistics().pages_of_mapping, before.0 + 1);
+    assert_eq!(disk.functions().statistics().trimmed, before.1 + 10);
+    let mut out = vec![0; 16 * 512];
+    for block in 0..20_u64 {
+        disk.read(block * 16, &mut out).unwrap();
+        let expected =
+            if block % 2 == 0 { vec![0; 16 * 512] } else { contents(block + 1, 16 * 512) };
+        assert!(out == expected, "block {block}");
+    }
+}
+
+#[test]
+fn blocks_that_are_written_over_share_their_syncs() {
+    let (flash, mut disk) = by_block(FlashTiming::default());
+    let whole = |id| contents(id, 16 * 512);
+    (0..24).for_each(|block| disk.write(block * 16, &whole(block + 1)).unwrap());
+    disk.checkpoint().unwrap();
+    let calls = flash.op_count();
+    (0..24).for_each(|block| disk.write(block * 16, &whole(block + 101)).unwrap());
+    // Each block has 16 pages, an erase and perhaps its end; eight of them a sync.
+    let own = 24 * 16;
+    let more = flash.op_count() - calls - own;
+    assert!(disk.functions().statistics().trimmed >= 16);
+    assert!(more <= 24 + 24 + 24 / 8, "{more} calls beside the pages");
+    disk.flush().unwrap();
+    assert!(disk.functions().statistics().trimmed >= 24);
+}
+
+#[test]
+fn a_read_that_spans_two_blocks_takes_as_long_as_one_of_half_its_length() {
+    let timing = FlashTiming { read_ns: 50_000, transfer_ns: 1_000, ..FlashTiming::default() };
+    let (flash, mut disk) = by_block(timing);
+    (0..4).for_each(|block| disk.write(block * 16, &contents(block + 1, 16 * 512)).unwrap());
+    let took = |first: u64| {
+        let begin = flash.now_ns();
+        let mut out = vec![0; 16 * 512];
+        disk.read(first, &mut out).unwrap();
+        flash.now_ns() - begin
+    };
+    let (aligned, spanning) = (took(0), took(8));
+    assert!(spanning < aligned * 6 / 10, "{spanning} of {aligned} ns");
+    let begin = flash.now_ns();
+    let (mut a, mut b) = (vec![0; 8 * 512], vec![0; 8 * 512]);
+    disk.read_all(vec![(0, &mut a[..]), (24, &mut b[..])]).unwrap();
+    assert!(flash.now_ns() - begin < aligned * 6 / 10);
+    assert!(a == contents(1, 16 * 512)[..8 * 512] && b == contents(2, 16 * 512)[8 * 512..]);
+    let refused = disk.read_all(vec![(0, &mut a[..]), (40 * 16 - 1, &mut b[..])]);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
 }
 
 /// Pages programmed for each page written, uniformly at random, in the steady state. `space` is the

@@ -3,7 +3,7 @@
 use super::{BuildOptions, BuildProgress, BuildStage, Ordered, REPORT_EVERY, Watch};
 use crate::catalog::Catalog;
 use crate::chunk::{Chunk, ChunkWriter};
-use crate::storage::Storage;
+use crate::storage::{Area, Storage};
 use crate::stream::{StreamWriter, Workspace};
 use silica_base::Result;
 
@@ -67,8 +67,11 @@ fn chunk_bytes<S: Storage>(space: &Workspace<'_, S>, threads: usize) -> u64 {
     let page_bytes = space.page_bytes() as u64;
     let most = space.room_bytes / CHUNK_SHARE / threads.max(1) as u64;
     let pages = (most.min(CHUNK_BYTES) / page_bytes).clamp(1, space.storage.segment_pages());
-    // Chunks that do not cross segments are read at once.
     let pages = if pages.is_power_of_two() { pages } else { pages.next_power_of_two() / 2 };
+    // On flash a length that does not divide a segment: some chunks lie in two segments, whose
+    // blocks are read side by side. In files chunks lie in one piece.
+    let is_flash = space.storage.segments(Area::Shards).is_some();
+    let pages = if is_flash && pages > 2 { pages - 1 } else { pages };
     // A chunk has to have room for its header and a run.
     pages * page_bytes
 }

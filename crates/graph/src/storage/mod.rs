@@ -66,6 +66,14 @@ pub trait Storage: Send + Sync {
     /// What the device said; `Corruption` if a page cannot be read.
     fn read(&self, area: Area, first_page: u64, out: &mut [u8]) -> Result<()>;
 
+    /// Reads whole pages from several pages on, side by side if the medium can.
+    ///
+    /// # Errors
+    /// As [`Storage::read`].
+    fn read_all(&self, area: Area, reads: Vec<(u64, &mut [u8])>) -> Result<()> {
+        reads.into_iter().try_for_each(|(first_page, out)| self.read(area, first_page, out))
+    }
+
     /// Writes whole pages.
     ///
     /// # Errors
@@ -77,6 +85,14 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// What the device said.
     fn trim(&self, area: Area, first_segment: u64, count: u64) -> Result<()>;
+
+    /// Gives several runs of segments up at once: the first of each, and how many.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn trim_all(&self, area: Area, runs: &[(u64, u64)]) -> Result<()> {
+        runs.iter().try_for_each(|(first, count)| self.trim(area, *first, *count))
+    }
 
     /// Makes what was written and trimmed survive a power cut.
     ///
@@ -110,12 +126,20 @@ impl Storage for Box<dyn Storage> {
         (**self).read(area, first_page, out)
     }
 
+    fn read_all(&self, area: Area, reads: Vec<(u64, &mut [u8])>) -> Result<()> {
+        (**self).read_all(area, reads)
+    }
+
     fn write(&self, area: Area, first_page: u64, bytes: &[u8]) -> Result<()> {
         (**self).write(area, first_page, bytes)
     }
 
     fn trim(&self, area: Area, first_segment: u64, count: u64) -> Result<()> {
         (**self).trim(area, first_segment, count)
+    }
+
+    fn trim_all(&self, area: Area, runs: &[(u64, u64)]) -> Result<()> {
+        (**self).trim_all(area, runs)
     }
 
     fn sync(&self) -> Result<()> {

@@ -200,14 +200,23 @@ impl<D: FlashDevice> Disk<D> {
         self.read_lock().read(self.begin(area) + first_page, out)
     }
 
+    fn read_all(&self, area: Area, mut reads: Vec<(u64, &mut [u8])>) -> Result<()> {
+        self.counters.note_read(reads.iter().map(|(_, out)| out.len()).sum());
+        let begin = self.begin(area);
+        reads.iter_mut().for_each(|(first_page, _)| *first_page += begin);
+        self.read_lock().read_all(reads)
+    }
+
     fn write(&self, area: Area, first_page: u64, bytes: &[u8]) -> Result<()> {
         self.counters.note_written(bytes.len());
         self.write_lock().write(self.begin(area) + first_page, bytes)
     }
 
-    fn trim(&self, area: Area, first_segment: u64, count: u64) -> Result<()> {
-        let first = self.begin(area) + first_segment * self.segment_pages;
-        self.write_lock().trim(first, count * self.segment_pages)
+    fn trim_all(&self, area: Area, runs: &[(u64, u64)]) -> Result<()> {
+        let (begin, pages) = (self.begin(area), self.segment_pages);
+        let extent = |(first, count): &(u64, u64)| (begin + first * pages, count * pages);
+        let extents: Vec<_> = runs.iter().map(extent).collect();
+        self.write_lock().trim_all(&extents)
     }
 
     fn sync(&self) -> Result<()> {
@@ -239,12 +248,20 @@ macro_rules! on_disk {
                 self.disk.read(area, first_page, out)
             }
 
+            fn read_all(&self, area: Area, reads: Vec<(u64, &mut [u8])>) -> Result<()> {
+                self.disk.read_all(area, reads)
+            }
+
             fn write(&self, area: Area, first_page: u64, bytes: &[u8]) -> Result<()> {
                 self.disk.write(area, first_page, bytes)
             }
 
             fn trim(&self, area: Area, first_segment: u64, count: u64) -> Result<()> {
-                if $trims { self.disk.trim(area, first_segment, count) } else { Ok(()) }
+                self.trim_all(area, &[(first_segment, count)])
+            }
+
+            fn trim_all(&self, area: Area, runs: &[(u64, u64)]) -> Result<()> {
+                if $trims { self.disk.trim_all(area, runs) } else { Ok(()) }
             }
 
             fn sync(&self) -> Result<()> {
