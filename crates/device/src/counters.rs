@@ -1,5 +1,6 @@
 //! Counters that every engine's amplification figures come from.
 
+use crate::Lifetime;
 use silica_base::Striped;
 use std::sync::atomic::AtomicU64;
 
@@ -12,7 +13,8 @@ struct Counts {
     reads: AtomicU64,
     bytes_read: AtomicU64,
     writes: AtomicU64,
-    bytes_written: AtomicU64,
+    /// Without a lifetime, and of each.
+    bytes_written: [AtomicU64; 1 + Lifetime::ALL.len()],
     syncs: AtomicU64,
 }
 
@@ -27,6 +29,8 @@ pub struct CounterSnapshot {
     pub writes: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Bytes written of each [`Lifetime`] that the system was told of, of [`Lifetime::ALL`].
+    pub bytes_of_lifetime: [u64; Lifetime::ALL.len()],
     /// Syncs of files and directories.
     pub syncs: u64,
 }
@@ -46,12 +50,14 @@ impl Counters {
         mine.add(|c| &c.bytes_read, bytes);
     }
 
-    /// Counts a write of `bytes`.
+    /// Counts a write of `bytes`, of a lifetime that the system was told of.
     #[inline]
-    pub fn add_write(&self, bytes: u64) {
+    pub fn add_write(&self, bytes: u64, lifetime: Option<Lifetime>) {
         let mine = self.0.mine();
         mine.add(|c| &c.writes, 1);
-        mine.add(|c| &c.bytes_written, bytes);
+        // A class is one counter and the sum is made by who asks: a write costs no more for it.
+        let class = lifetime.map_or(0, |lifetime| 1 + lifetime as usize);
+        mine.add(|c| &c.bytes_written[class], bytes);
     }
 
     /// Counts a sync.
@@ -62,11 +68,15 @@ impl Counters {
 
     /// The counters now.
     pub fn snapshot(&self) -> CounterSnapshot {
+        let bytes_of_lifetime =
+            Lifetime::ALL.map(|lifetime| self.0.sum(|c| &c.bytes_written[1 + lifetime as usize]));
+        let without = self.0.sum(|c| &c.bytes_written[0]);
         CounterSnapshot {
             reads: self.0.sum(|c| &c.reads),
             bytes_read: self.0.sum(|c| &c.bytes_read),
             writes: self.0.sum(|c| &c.writes),
-            bytes_written: self.0.sum(|c| &c.bytes_written),
+            bytes_written: without + bytes_of_lifetime.iter().sum::<u64>(),
+            bytes_of_lifetime,
             syncs: self.0.sum(|c| &c.syncs),
         }
     }

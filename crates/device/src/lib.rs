@@ -43,8 +43,8 @@ pub use allocator::{return_freed_memory, return_large_buffers};
 pub use counters::{CounterSnapshot, Counters};
 pub use files::{
     Device, DeviceFile, DeviceOptions, FileDevice, FileLock, FileReads, FileTransfer, IoChoice,
-    LOG_PREFIX, LogFile, MappedLog, Mode, PlainFile, READS_MAX, Read, ReadQueue, Reserved,
-    Transfer, capacity_bytes, empty_directory, is_writable_directory, remove_directory,
+    LOG_PREFIX, Lifetime, LogFile, MappedLog, Mode, PlainFile, READS_MAX, Read, ReadQueue,
+    Reserved, Transfer, capacity_bytes, empty_directory, is_writable_directory, remove_directory,
     rewrite_file,
 };
 pub use limits::{address_space_left, allow_many_descriptors, descriptors_left};

@@ -65,6 +65,19 @@ pub const COMMON_METRICS: &[Metric] = &[
     Metric::counter("writes_waited_for_segment", "segments of the log that a writer had to make"),
     Metric::counter("log_segments_recycled", "segments of the log whose file was an earlier one's"),
     Metric::counter("syncs", "group commits"),
+    Metric::gauge(
+        "write_lifetimes",
+        "classes of lifetimes of files that the kernel is told of; 0 if it does not listen",
+    ),
+    Metric::counter("short_lived_bytes_written", "bytes written of the shortest lifetime: logs"),
+    Metric::counter(
+        "medium_lived_bytes_written",
+        "bytes written of the lifetime between: young tables, hash stores",
+    ),
+    Metric::counter(
+        "long_lived_bytes_written",
+        "bytes written of the longest lifetime: the oldest tables, separated values, sorted stores",
+    ),
     Metric::counter("filter_false_positives", "device reads that did not find their key"),
     Metric::counter("evictions", "entries that a cache dropped before they expired"),
     Metric::gauge("entries_estimate", "entries in the store, estimated"),

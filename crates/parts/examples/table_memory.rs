@@ -4,7 +4,7 @@
 //! [FILTER_BITS]]]`
 
 use silica_base::{HashSeed, Prng};
-use silica_device::{Device, DeviceOptions, FileDevice};
+use silica_device::{Device, DeviceOptions, FileDevice, Lifetime};
 use silica_parts::table::{Compression, TableBuilder, TableOptions, Version};
 use std::time::Instant;
 
@@ -26,6 +26,7 @@ fn main() {
         filter_bits,
         compression: Compression::None,
         seed: HashSeed([1; 16]),
+        lifetime: Lifetime::Long,
     };
     let (mut memory, mut written, start) = (0, 0, Instant::now());
     let (mut prng, step) = (Prng::new(1), u64::MAX / keys);

@@ -4,7 +4,7 @@ use crate::counters::{Gets, get};
 use crate::partition::Partition;
 use crate::silt::Silt;
 use crate::sizes::Sizes;
-use silica_device::Device;
+use silica_device::{Device, Lifetime};
 use silica_engine::MetricVisitor;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +22,8 @@ impl<D: Device> Silt<D> {
         let [log, hash, sorted] =
             [sum(|g| &g.hits_log), sum(|g| &g.hits_hash), sum(|g| &g.hits_sorted)];
         let device = self.ground.device.counters().snapshot();
+        let lifetimes = self.ground.device.takes_lifetimes().then_some(Lifetime::ALL.len());
+        let [short_lived, medium_lived, long_lived] = device.bytes_of_lifetime;
         for (name, value) in [
             ("gets", sum(|g| &g.gets)),
             ("get_hits", log + hash + sorted),
@@ -46,6 +48,10 @@ impl<D: Device> Silt<D> {
             ("writes_waited_for_segment", get(&self.journal.log.waits.segments)),
             ("log_segments_recycled", self.journal.log.recycled() as f64),
             ("syncs", get(&self.journal.log.syncs)),
+            ("write_lifetimes", lifetimes.unwrap_or(0) as f64),
+            ("short_lived_bytes_written", short_lived as f64),
+            ("medium_lived_bytes_written", medium_lived as f64),
+            ("long_lived_bytes_written", long_lived as f64),
             ("filter_false_positives", sum(|g| &g.false_positives)),
             ("device_reads", device.reads as f64),
             ("device_bytes_read", device.bytes_read as f64),

@@ -20,7 +20,7 @@ use crate::policy::LEVEL_MAX;
 use crate::state::{BucketState, MAKER, PartState, StoreState};
 use crate::wip::Wip;
 use silica_base::{AlignedBuf, ErrorKind, HashSeed, Result};
-use silica_device::{Device, DeviceFile, Mode};
+use silica_device::{Device, DeviceFile, Lifetime, Mode};
 use silica_engine::{Engine, Environment, Loss, OptionValues, Repaired};
 use silica_parts::frame::{POINTER, RANGE, TOMBSTONE};
 use silica_parts::manifest::{self, Ledger};
@@ -564,6 +564,7 @@ impl<D: Device> Output<'_, D> {
                 filter_bits: self.config.filter_bits(true),
                 compression: self.config.compression,
                 seed: self.state.seed,
+                lifetime: Lifetime::Long,
             };
             let (name, id) =
                 (table_name(self.next_table), table_id(self.state.store_id, self.next_table));

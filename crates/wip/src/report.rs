@@ -2,10 +2,24 @@
 
 use crate::contents::Contents;
 use crate::dead::unneeded_bytes;
-use silica_device::Device;
+use silica_device::{Device, Lifetime};
 use silica_engine::MetricVisitor;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Reports what was written of each lifetime.
+pub(crate) fn report_lifetimes<D: Device>(device: &D, visitor: &mut dyn MetricVisitor) {
+    let lifetimes = if device.takes_lifetimes() { Lifetime::ALL.len() } else { 0 };
+    let [short_lived, medium_lived, long_lived] = device.counters().snapshot().bytes_of_lifetime;
+    for (name, value) in [
+        ("write_lifetimes", lifetimes as u64),
+        ("short_lived_bytes_written", short_lived),
+        ("medium_lived_bytes_written", medium_lived),
+        ("long_lived_bytes_written", long_lived),
+    ] {
+        visitor.metric(name, value as f64);
+    }
+}
 
 /// Reports what there is of buckets and tables.
 pub(crate) fn report_buckets<D: Device>(contents: &Contents<D>, visitor: &mut dyn MetricVisitor) {

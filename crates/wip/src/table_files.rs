@@ -9,7 +9,7 @@ use crate::run::{Numbered, Part, Run};
 use crate::run_cursor::RunCursor;
 use crate::wip::KEY_BYTES_MAX;
 use silica_base::{Error, ErrorKind, HashSeed, Result};
-use silica_device::Device;
+use silica_device::{Device, Lifetime};
 use silica_engine::{EntryRef, SortedFiles, SortedFilesMade, SortedFilesOptions};
 use silica_parts::table::{Compression, TableBuilder, TableOptions, Version};
 use std::sync::Arc;
@@ -279,6 +279,7 @@ impl<D: Device> RunWriter<D> {
                 filter_bits: 0,
                 compression: self.options.compression,
                 seed: HashSeed([0; 16]),
+                lifetime: Lifetime::Long,
             };
             let (name, id) = (format!("{files:06}"), self.options.id.wrapping_add(*files));
             let table = TableBuilder::create(&*self.device, &name, id, &options)?;

@@ -7,7 +7,7 @@ use crate::run::{Part, Run};
 use crate::run_cursor::RunCursor;
 use crate::table_writer::TableWriter;
 use silica_base::{HashSeed, Result};
-use silica_device::Device;
+use silica_device::{Device, Lifetime};
 use silica_parts::table::{TableBuilder, TableOptions};
 use silica_parts::{BlockCache, Buffers};
 use std::collections::BTreeSet;
@@ -95,6 +95,7 @@ impl<D: Device> TableSet<D> {
             filter_bits: self.config.filter_bits(is_oldest),
             compression: self.config.compression,
             seed: self.seed,
+            lifetime: if is_oldest { Lifetime::Long } else { Lifetime::Medium },
         };
         let id = table_id(self.store_id, number);
         let name = table_name(number);

@@ -5,7 +5,7 @@ use crate::job_context::JobContext;
 use crate::job_list::Jobs;
 use crate::memory::MemoryBudget;
 use crate::read::{read_at_hand, read_burst, read_keys};
-use crate::report::report_buckets;
+use crate::report::{report_buckets, report_lifetimes};
 use crate::space::{SpaceAccount, SpaceContext};
 use crate::value_jobs::ValueJobs;
 use crate::verify::verify_all;
@@ -250,6 +250,7 @@ impl<D: Device> Engine for Wip<D> {
         self.metrics.report(visitor);
         self.memory.report(self, visitor);
         report_buckets(self, visitor);
+        report_lifetimes(&*self.device, visitor);
     }
 
     fn verify(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The traits.
 
-use super::Reserved;
+use super::{Lifetime, Reserved};
 use crate::Counters;
 use silica_base::{AlignedBuf, Result};
 
@@ -65,6 +65,11 @@ pub trait Transfer: Send + Sync + 'static {
 pub trait DeviceFile: Send + Sync + 'static {
     /// Reads and writes of this file that go on by themselves.
     type Transfer: Transfer;
+    /// This file, of which the system is told how long what is written to it from now on will stay.
+    /// Advice: where the system does not listen, nothing is different.
+    fn with_lifetime(self, lifetime: Lifetime) -> Self
+    where
+        Self: Sized;
     /// Begins what [`DeviceFile::read_at`] does. For large reads: it costs a few microseconds more.
     fn begin_read(&self, offset: u64, buf: AlignedBuf) -> Self::Transfer;
     /// Begins what [`DeviceFile::write_at`] does. Nothing is written before
@@ -178,6 +183,8 @@ pub trait Device: Send + Sync + 'static {
     fn subdirectories(&self) -> Result<Vec<String>>;
     /// Bytes that can still be written.
     fn free_bytes(&self) -> Result<u64>;
+    /// True if the system is told of the lifetimes of files.
+    fn takes_lifetimes(&self) -> bool;
     /// Counters of everything this device did.
     fn counters(&self) -> &Counters;
 }

@@ -1,6 +1,7 @@
 //! The directory: lock, names, and which way I/O goes.
 
 use super::claim::{in_use, note_holder};
+use super::lifetime::Hints;
 use super::log::MappedLog;
 use super::logs::Logs;
 use super::names;
@@ -66,6 +67,8 @@ pub(super) struct Shared {
     /// Try direct I/O for files of [`Mode::Direct`].
     direct: bool,
     direct_refused: AtomicBool,
+    /// How the kernel is told of lifetimes.
+    pub(super) hints: Hints,
     /// Inodes with a failed sync.
     pub(super) poisoned: Inodes,
     /// Inodes of logs that are being appended to.
@@ -140,6 +143,7 @@ impl FileDevice {
             note_holder(&path.join(names::LOCK_NAME), &lock)?;
             (lock, directory_lock)
         };
+        let hints = if options.read_only { Hints::none() } else { Hints::of(&lock) };
         let shared = Shared {
             lock: Arc::new(lock),
             directory_lock,
@@ -148,6 +152,7 @@ impl FileDevice {
             transfers: Pool::new(TRANSFER_THREADS),
             direct: options.io != IoChoice::Buffered,
             direct_refused: AtomicBool::new(false),
+            hints,
             poisoned: Inodes::default(),
             appending: Inodes::default(),
             unwritten: options.read_only.then(Unwritten::default),
@@ -209,7 +214,7 @@ impl FileDevice {
         let drops =
             self.is_read_only() && !is_writable(&file).map_err(|e| failed("open", &path, e))?;
         let file = Arc::new(file);
-        Ok(PlainFile { file, path, aligned, direct, drops, inode, shared })
+        Ok(PlainFile { file, path, aligned, direct, drops, inode, lifetime: None, shared })
     }
 
     /// Creates an empty file; where what follows fails, the file goes again.
@@ -479,6 +484,10 @@ impl Device for FileDevice {
         let space = rustix::fs::statvfs(&self.path)
             .map_err(|e| failed("ask for the free space of", &self.path, e.into()))?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn takes_lifetimes(&self) -> bool {
+        self.shared.hints.are_taken()
     }
 
     fn counters(&self) -> &Counters {

@@ -28,7 +28,7 @@
 use super::directory::Shared;
 use super::plain::poisoned;
 use super::publish::Gate;
-use super::{InodeId, LOG_BYTES_MAX, LogFile, Reserved, failed, reserve, write_all};
+use super::{InodeId, LOG_BYTES_MAX, Lifetime, LogFile, Reserved, failed, reserve, write_all};
 use memmap2::MmapRaw;
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -71,6 +71,8 @@ pub struct MappedLog {
     synced: Mutex<u64>,
     /// Bytes known to be durable, for appenders, who need no lock and no precision.
     synced_hint: AtomicU64,
+    /// What the kernel was told of.
+    lifetime: Option<Lifetime>,
     shared: Arc<Shared>,
 }
 
@@ -106,6 +108,7 @@ impl MappedLog {
         }
         let memory = map(&file, &path, capacity, false)?;
         shared.appending.insert(inode);
+        let lifetime = shared.hints.give(&file, Lifetime::Short);
         Ok(MappedLog {
             file: Arc::new(file),
             path,
@@ -119,6 +122,7 @@ impl MappedLog {
             populating: Mutex::new(()),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
+            lifetime,
             shared,
         })
     }
@@ -156,6 +160,7 @@ impl MappedLog {
             populating: Mutex::new(()),
             synced: Mutex::new(0),
             synced_hint: AtomicU64::new(0),
+            lifetime: None,
             shared,
         })
     }
@@ -353,7 +358,7 @@ impl LogFile for MappedLog {
                 // access to it keeps to the publish protocol; invariant 3 keeps other mappings
                 // away.
                 return Ok(Some(unsafe {
-                    Reserved::new(append, start, len, &self.shared.counters)
+                    Reserved::new(append, start, len, &self.shared.counters, self.lifetime)
                 }));
             }
             let end = self.gate.reserved() + len;

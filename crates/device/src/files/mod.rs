@@ -21,7 +21,9 @@
 //!    power cut before it may undo each of them, but a rename is never half done.
 //! 4. The reads of a [`ReadQueue`] are in flight together where the device can, and nothing may
 //!    be concluded from the order in which they end: the simulated twin draws it.
-//! 5. What the operating system may do in part is completed or reported: a write that returned
+//! 5. A lifetime ([`DeviceFile::with_lifetime`]) is advice: bytes are as whole and as durable with
+//!    it as without. Files begin without one; logs are short-lived by themselves.
+//! 6. What the operating system may do in part is completed or reported: a write that returned
 //!    `Ok` is whole. One that failed may have left any part of itself.
 //!
 //! Invariants of [`FileDevice`]:
@@ -37,6 +39,7 @@
 mod claim;
 mod device;
 mod directory;
+mod lifetime;
 mod log;
 mod logs;
 mod names;
@@ -53,6 +56,7 @@ mod uring;
 pub use claim::{FileLock, rewrite_file};
 pub use device::{Device, DeviceFile, LogFile, Mode, READS_MAX, Read, ReadQueue, Transfer};
 pub use directory::{DeviceOptions, FileDevice, IoChoice, capacity_bytes, is_writable_directory};
+pub use lifetime::Lifetime;
 pub use log::MappedLog;
 pub use logs::{empty_directory, remove_directory};
 pub use names::LOG_PREFIX;

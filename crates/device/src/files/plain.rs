@@ -1,9 +1,9 @@
 //! Positional files of a real file system.
 
-use super::DeviceFile;
 use super::directory::Shared;
 use super::pool::Kind;
 use super::transfer::FileTransfer;
+use super::{DeviceFile, Lifetime};
 use super::{InodeId, check_room, failed, read_full, write_all};
 use crate::os::allocate;
 use rustix::fs::FallocateFlags;
@@ -27,6 +27,8 @@ pub struct PlainFile {
     /// What is written is dropped: the file was there, and its device is only read.
     pub(super) drops: bool,
     pub(super) inode: InodeId,
+    /// What the kernel was told of.
+    pub(super) lifetime: Option<Lifetime>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -65,6 +67,11 @@ impl Drop for PlainFile {
 impl DeviceFile for PlainFile {
     type Transfer = FileTransfer;
 
+    fn with_lifetime(mut self, lifetime: Lifetime) -> Self {
+        self.lifetime = self.shared.hints.give(&self.file, lifetime);
+        self
+    }
+
     fn begin_read(&self, offset: u64, buf: AlignedBuf) -> FileTransfer {
         FileTransfer::begin(Kind::Read, self, offset, buf)
     }
@@ -91,7 +98,7 @@ impl DeviceFile for PlainFile {
             return Ok(());
         }
         write_all(&self.file, offset, bytes).map_err(|e| failed("write", &self.path, e))?;
-        self.shared.counters.add_write(bytes.len() as u64);
+        self.shared.counters.add_write(bytes.len() as u64, self.lifetime);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Room in a log, as who reserved it sees it.
 
+use super::Lifetime;
 use super::publish::Append;
 use crate::Counters;
 
@@ -10,6 +11,8 @@ pub struct Reserved<'l> {
     append: Append<'l>,
     bytes: &'l mut [u8],
     counters: &'l Counters,
+    /// What the system was told of the log.
+    lifetime: Option<Lifetime>,
 }
 
 impl<'l> Reserved<'l> {
@@ -24,13 +27,14 @@ impl<'l> Reserved<'l> {
         start: *mut u8,
         len: u64,
         counters: &'l Counters,
+        lifetime: Option<Lifetime>,
     ) -> Self {
         // SAFETY: the caller says that the bytes are there and live, and until they are published
         // nobody else reads or writes them (invariants 1 and 2 of `publish`).
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(start.add(append.start() as usize), len as usize)
         };
-        Reserved { append, bytes, counters }
+        Reserved { append, bytes, counters, lifetime }
     }
 
     /// Where in the log the bytes begin.
@@ -60,7 +64,7 @@ impl<'l> Reserved<'l> {
     pub fn publish(self) {
         let len = self.bytes.len() as u64;
         self.append.publish();
-        self.counters.add_write(len);
+        self.counters.add_write(len, self.lifetime);
     }
 
     /// Writes the concatenation of `parts`, which has as many bytes, and publishes them; the

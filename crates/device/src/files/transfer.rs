@@ -1,11 +1,11 @@
 //! Reads and writes that go on by themselves: a few threads perform them.
 
-use super::Transfer;
 use super::directory::Shared;
 use super::failed;
 use super::plain::PlainFile;
 use super::pool::{Kind, Single};
 use super::{InodeId, plain::poisoned};
+use super::{Lifetime, Transfer};
 use silica_base::{AlignedBuf, Result};
 use std::io;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ pub struct FileTransfer {
     kind: Kind,
     path: PathBuf,
     inode: InodeId,
+    lifetime: Option<Lifetime>,
     shared: Arc<Shared>,
     /// `None` once it was waited for.
     under_way: Option<Single>,
@@ -25,8 +26,9 @@ impl FileTransfer {
     pub(super) fn begin(kind: Kind, file: &PlainFile, offset: u64, buf: AlignedBuf) -> Self {
         file.check_alignment(offset, &buf);
         let (path, shared) = (file.path.clone(), file.shared.clone());
+        let (inode, lifetime) = (file.inode, file.lifetime);
         let single = Single::start(&shared.transfers, kind, file, offset, buf);
-        FileTransfer { kind, path, inode: file.inode, shared, under_way: Some(single) }
+        FileTransfer { kind, path, inode, lifetime, shared, under_way: Some(single) }
     }
 
     /// Counts what came of it; a failed sync is final for its inode.
@@ -44,7 +46,9 @@ impl FileTransfer {
         })?;
         match self.kind {
             Kind::Read => counters.add_read(bytes as u64),
-            Kind::Write | Kind::WriteAndSync => counters.add_write(bytes as u64),
+            Kind::Write | Kind::WriteAndSync => {
+                counters.add_write(bytes as u64, self.lifetime);
+            }
             Kind::Touch(_) | Kind::Close => {}
         }
         if syncs {

@@ -2,8 +2,8 @@
 
 use silica_base::{AlignedBuf, ErrorKind};
 use silica_device::{
-    Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, LogFile, Mode, PlainFile, Read,
-    ReadQueue, Transfer,
+    Device, DeviceFile, DeviceOptions, FileDevice, IoChoice, Lifetime, LogFile, Mode, PlainFile,
+    Read, ReadQueue, Transfer,
 };
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -546,4 +546,52 @@ fn logs_may_lie_in_another_directory() {
     std::fs::remove_file(there.join("notes")).unwrap();
     silica_device::remove_directory(&moved).unwrap();
     assert!(!moved.exists() && !there.exists());
+}
+
+/// The kernel's hint for a file.
+fn hint(path: &Path) -> std::io::Result<u64> {
+    use std::os::fd::AsRawFd;
+    const F_GET_RW_HINT: libc::c_int = 1024 + 11;
+    let file = std::fs::File::open(path)?;
+    let mut hint = u64::MAX;
+    // SAFETY: the descriptor is open, and the kernel writes eight bytes to `hint`.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), F_GET_RW_HINT, &raw mut hint) };
+    if result == 0 { Ok(hint) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[test]
+fn the_kernel_is_told_how_long_files_stay() {
+    let dir = tempdir();
+    let device = open(dir.path()).unwrap();
+    if !device.takes_lifetimes() {
+        eprintln!("skipped: this kernel takes no hints");
+        return;
+    }
+    let plain = device.create("plain", Mode::Buffered).unwrap();
+    plain.write_at(0, &[1; 100]).unwrap();
+    let mut expected = [0; 3];
+    for (lifetime, told) in Lifetime::ALL.into_iter().zip([2, 3, 5]) {
+        let name = format!("{told}");
+        let file = device.create(&name, Mode::Buffered).unwrap().with_lifetime(lifetime);
+        file.write_at(0, &[2; 1000]).unwrap();
+        let more = file.begin_write(1000, AlignedBuf::zeroed(told * 10));
+        more.wait().1.unwrap();
+        expected[lifetime as usize] = 1000 + told as u64 * 10;
+        assert_eq!(hint(&dir.path().join(name)).unwrap(), told as u64);
+    }
+    let log = device.create_log("LOG-1", 1 << 16).unwrap();
+    log.append(&[&[3; 50]]).unwrap();
+    expected[Lifetime::Short as usize] += 50;
+    assert_eq!(hint(&dir.path().join("LOG-1")).unwrap(), 2);
+    let log = device.reuse_log(log, "LOG-1", "LOG-2").unwrap();
+    log.append(&[&[4; 7]]).unwrap();
+    expected[Lifetime::Short as usize] += 7;
+    assert_eq!(hint(&dir.path().join("LOG-2")).unwrap(), 2);
+    assert_eq!(hint(&dir.path().join("plain")).unwrap(), 0);
+    let counted = device.counters().snapshot();
+    assert_eq!(counted.bytes_of_lifetime, expected);
+    assert_eq!(counted.bytes_written, 100 + expected.iter().sum::<u64>());
+    drop((plain, log, device));
+    let only_read = DeviceOptions { read_only: true, ..DeviceOptions::default() };
+    assert!(!FileDevice::open(dir.path(), only_read).unwrap().takes_lifetimes());
 }

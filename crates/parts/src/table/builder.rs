@@ -11,7 +11,7 @@ use crate::expiry::{Expiries, ExpiriesBuilder, Expiring};
 use crate::frame::{POINTER, TOMBSTONE};
 use crate::{BlockCache, BlockId, Buffers, FuseFilter, WriteBehind};
 use silica_base::{AlignedBuf, Error, ErrorKind, HashSeed, Result};
-use silica_device::{Device, DeviceFile, Mode};
+use silica_device::{Device, DeviceFile, Lifetime, Mode};
 use std::sync::Arc;
 
 /// Bytes collected before a write.
@@ -36,6 +36,8 @@ pub struct TableOptions {
     pub compression: Compression,
     /// What keys are hashed under for the filter.
     pub seed: HashSeed,
+    /// How long the table will be there.
+    pub lifetime: Lifetime,
 }
 
 /// Writes one table. After an error the builder is of no more use: drop it and remove the file.
@@ -84,8 +86,9 @@ impl<F: DeviceFile> TableBuilder<F> {
         options: &TableOptions,
     ) -> Result<Self> {
         let sequence_base = options.sequence_base;
+        let file = device.create(name, Mode::Direct)?.with_lifetime(options.lifetime);
         Ok(TableBuilder {
-            file: WriteBehind::new(device.create(name, Mode::Direct)?),
+            file: WriteBehind::new(file),
             name: name.to_owned(),
             footer: Footer { file_id, sequence_base, sequence_min: u64::MAX, ..Footer::default() },
             units_min: (options.block_bytes / UNIT_BYTES).max(1),

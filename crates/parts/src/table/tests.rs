@@ -3,7 +3,7 @@ use crate::BlockCache;
 use crate::frame::{POINTER, TOMBSTONE};
 use silica_base::{AlignedBuf, BLOCK_BYTES, ErrorKind, HashSeed, Prng, test_size};
 use silica_device::sim::{FaultKind, SimDevice, SimOptions};
-use silica_device::{Device, DeviceFile, Mode};
+use silica_device::{Device, DeviceFile, Lifetime, Mode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ const OPTIONS: TableOptions = TableOptions {
     filter_bits: 0,
     compression: Compression::None,
     seed: SEED,
+    lifetime: Lifetime::Medium,
 };
 const COMPRESSIONS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
@@ -121,6 +122,7 @@ fn lookups_and_cursors_agree_with_a_sorted_map() {
             filter_bits: [0, 1, 9][prng.below(3) as usize],
             compression: COMPRESSIONS[prng.below(3) as usize],
             seed: SEED,
+            lifetime: Lifetime::Long,
         };
         let written = write(&device, "t", &model, &options);
         let table = Arc::new(Table::open(&device, "t", FILE_ID).expect("it opens"));

@@ -4,7 +4,7 @@
 
 use crate::frame::Frame;
 use silica_base::{AlignedBuf, BLOCK_BYTES, Checksum, Error, ErrorKind, Format, Result};
-use silica_device::{Device, DeviceFile, Mode};
+use silica_device::{Device, DeviceFile, Lifetime, Mode};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -195,6 +195,7 @@ impl<F: DeviceFile> Segment<F> {
     ) -> Result<Self> {
         let file_id = file_id(store_id, header.number);
         let file = device.create(&name(header.number), Mode::Buffered)?;
+        let file = file.with_lifetime(Lifetime::Long);
         file.write_at(0, &header.encode(file_id))?;
         Ok(Segment::new(header.number, file_id, file, HEADER_BYTES as u64, false))
     }

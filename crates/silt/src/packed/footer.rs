@@ -3,6 +3,7 @@
 use super::chunk::{self, CHUNK_BYTES, PAYLOAD_BYTES, Trailer};
 use super::layout::Layout;
 use silica_base::{Error, ErrorKind, Format, Result};
+use silica_device::Lifetime;
 use silica_parts::Fields;
 use silica_parts::expiry::Expiries;
 
@@ -31,6 +32,16 @@ pub enum FileKind {
     HashStore,
     /// Entries in hash order.
     SortedStore,
+}
+
+impl FileKind {
+    /// How long such a file is there: hash stores are merged into the sorted store.
+    pub(super) fn lifetime(self) -> Lifetime {
+        match self {
+            FileKind::HashStore => Lifetime::Medium,
+            FileKind::SortedStore => Lifetime::Long,
+        }
+    }
 }
 
 /// What a section holds.

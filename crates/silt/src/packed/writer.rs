@@ -69,8 +69,9 @@ impl<F: DeviceFile> PackedWriter<F> {
             meta: Vec::new(),
             expiries: Expiries::default(),
         };
+        let file = device.create(name, Mode::Direct)?.with_lifetime(kind.lifetime());
         Ok(PackedWriter {
-            file: WriteBehind::new(device.create(name, Mode::Direct)?),
+            file: WriteBehind::new(file),
             name: name.to_owned(),
             footer,
             buf: AlignedBuf::zeroed(CHUNK_BYTES),

@@ -3,6 +3,7 @@
 mod collisions;
 mod conformance;
 mod golden;
+mod lifetimes;
 mod log_segments;
 mod memory;
 mod repair;

@@ -4,6 +4,7 @@ mod background;
 mod conformance;
 mod fresh;
 mod ingest;
+mod lifetimes;
 mod memory;
 mod prototype;
 mod reopened;

@@ -2,7 +2,7 @@
 
 use super::node::{Content, Node, SECTOR_BYTES};
 use super::world::{Call, FaultKind, Handle, State};
-use crate::{DeviceFile, Mode, Transfer};
+use crate::{DeviceFile, Lifetime, Mode, Transfer};
 use silica_base::{AlignedBuf, BLOCK_BYTES, Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ pub struct SimFile {
     handle: Handle,
     node: Arc<Node>,
     mode: Mode,
+    lifetime: Option<Lifetime>,
 }
 
 impl SimFile {
     pub(super) fn new(handle: Handle, node: Arc<Node>, mode: Mode) -> Self {
-        SimFile { handle, node, mode }
+        SimFile { handle, node, mode, lifetime: None }
     }
 
     pub(super) fn check_alignment(&self, offset: u64, bytes: &[u8]) {
@@ -138,6 +139,12 @@ impl Drop for SimTransfer {
 impl DeviceFile for SimFile {
     type Transfer = SimTransfer;
 
+    fn with_lifetime(self, lifetime: Lifetime) -> Self {
+        let taken = self.handle.state().takes_lifetimes.then_some(lifetime);
+        self.node.body.lock().expect("no panic while locked").lifetime = taken;
+        SimFile { lifetime: taken, ..self }
+    }
+
     fn begin_read(&self, offset: u64, buf: AlignedBuf) -> SimTransfer {
         SimTransfer::begin(self, Kind::Read, offset, buf)
     }
@@ -182,7 +189,7 @@ impl DeviceFile for SimFile {
                 let written = self.change(state, end, |p| p.write(offset, bytes));
                 written.inspect_err(|e| self.fill_up(state, offset, bytes, e.kind()))?;
             }
-            self.handle.counters.add_write(bytes.len() as u64);
+            self.handle.counters.add_write(bytes.len() as u64, self.lifetime);
             Ok(())
         })
     }

@@ -3,7 +3,7 @@
 use super::node::{Content, Node};
 use super::world::{Call, Handle};
 use crate::files::{Gate, Reserved};
-use crate::{Counters, LogFile};
+use crate::{Counters, Lifetime, LogFile};
 use silica_base::{Error, ErrorKind, Result};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -98,12 +98,17 @@ impl LogMemory {
     }
 
     /// Reserves `len` bytes, unless they do not fit.
-    fn reserve<'l>(&'l self, len: u64, counters: &'l Counters) -> Option<Reserved<'l>> {
+    fn reserve<'l>(
+        &'l self,
+        len: u64,
+        counters: &'l Counters,
+        lifetime: Option<Lifetime>,
+    ) -> Option<Reserved<'l>> {
         let append = self.gate.reserve(len, self.capacity())?;
         let start = UnsafeCell::raw_get(self.bytes.as_ptr());
         // SAFETY: the bytes lie inside the allocation, which lives as long as `self`, and all
         // access to it keeps to the publish protocol. `UnsafeCell<u8>` has the layout of `u8`.
-        Some(unsafe { Reserved::new(append, start, len, counters) })
+        Some(unsafe { Reserved::new(append, start, len, counters, lifetime) })
     }
 }
 
@@ -118,6 +123,7 @@ pub struct SimLog {
     node: Arc<Node>,
     memory: Arc<LogMemory>,
     writer: bool,
+    lifetime: Option<Lifetime>,
 }
 
 impl SimLog {
@@ -127,7 +133,12 @@ impl SimLog {
         memory: Arc<LogMemory>,
         writer: bool,
     ) -> Self {
-        SimLog { handle, node, memory, writer }
+        let lifetime = node.body.lock().expect("no panic while locked").lifetime;
+        SimLog { handle, node, memory, writer, lifetime }
+    }
+
+    fn room(&self, len: u64) -> Option<Reserved<'_>> {
+        self.memory.reserve(len, &self.handle.counters, self.lifetime)
     }
 }
 
@@ -173,7 +184,7 @@ impl LogFile for SimLog {
         let len = parts.iter().map(|part| part.len() as u64).sum();
         self.handle.mutate(Call::Append, |state| {
             state.refuse(Call::Append)?;
-            let reserved = self.memory.reserve(len, &self.handle.counters).ok_or_else(|| {
+            let reserved = self.room(len).ok_or_else(|| {
                 Error::new(ErrorKind::Full, "the log has no room for this append")
             })?;
             Ok(reserved.append(parts))
@@ -188,7 +199,7 @@ impl LogFile for SimLog {
         }
         // What the power cut takes is as if it were reserved only afterwards.
         self.handle.mutate(Call::Append, |state| state.refuse(Call::Append))?;
-        Ok(self.memory.reserve(len, &self.handle.counters))
+        Ok(self.room(len))
     }
 
     fn bytes(&self, offset: u64, len: usize) -> &[u8] {

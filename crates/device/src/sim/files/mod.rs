@@ -53,7 +53,7 @@ use self::log::LogMemory;
 use self::node::{Content, Log, Node, Plain};
 use self::world::{Call, Handle, State, World};
 use crate::files::check_name;
-use crate::{Counters, Device, DeviceFile, Mode};
+use crate::{Counters, Device, DeviceFile, Lifetime, Mode};
 use silica_base::{Error, Result};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -145,6 +145,17 @@ impl SimDevice {
     /// Forgets all ordered faults.
     pub fn clear_faults(&self) {
         self.handle.state().clear_faults();
+    }
+
+    /// Listens to no lifetime from now on, as an old kernel.
+    pub fn refuse_lifetimes(&self) {
+        self.handle.state().takes_lifetimes = false;
+    }
+
+    /// What was said of the lifetime of the file `name`; `None` without such a file, too.
+    pub fn lifetime_of(&self, name: &str) -> Option<Lifetime> {
+        let node = self.find(&self.handle.state(), name).ok()?;
+        node.body.lock().expect("no panic while locked").lifetime
     }
 
     /// Limits the bytes of all files together; calls that would exceed it fail with `Full`.
@@ -263,7 +274,12 @@ impl Device for SimDevice {
             synced: 0,
             length_synced: false,
         });
-        let node = self.handle.mutate(Call::Create, |s| self.add(s, name, content, capacity))?;
+        let node = self.handle.mutate(Call::Create, |s| {
+            let node = self.add(s, name, content, capacity)?;
+            let lifetime = s.takes_lifetimes.then_some(Lifetime::Short);
+            node.body.lock().expect("no panic while locked").lifetime = lifetime;
+            Ok(node)
+        })?;
         Ok(SimLog::new(self.handle.clone(), node, memory, true))
     }
 
@@ -405,6 +421,10 @@ impl Device for SimDevice {
 
     fn free_bytes(&self) -> Result<u64> {
         Ok(self.handle.enter()?.free())
+    }
+
+    fn takes_lifetimes(&self) -> bool {
+        self.handle.state().takes_lifetimes
     }
 
     fn counters(&self) -> &Counters {

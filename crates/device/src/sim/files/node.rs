@@ -6,6 +6,7 @@
 //! other sectors: dropped, torn and reordered writes alike.
 
 use super::log::LogMemory;
+use crate::Lifetime;
 use silica_base::Prng;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -29,6 +30,8 @@ pub(super) struct Body {
     pub(super) poisoned: bool,
     /// Power cuts that the file went through, so that a file with two names is cut once.
     pub(super) cuts: u64,
+    /// What was said of it.
+    pub(super) lifetime: Option<Lifetime>,
 }
 
 /// The bytes of a file.
@@ -69,7 +72,7 @@ pub(super) struct Log {
 
 impl Node {
     pub(super) fn new(content: Content) -> Arc<Node> {
-        let body = Body { content, charge: 0, links: 0, poisoned: false, cuts: 0 };
+        let body = Body { content, charge: 0, links: 0, poisoned: false, cuts: 0, lifetime: None };
         Arc::new(Node { body: Mutex::new(body) })
     }
 }
@@ -375,7 +378,7 @@ impl Clone for Body {
                 length_synced: log.length_synced,
             }),
         };
-        let Body { charge, links, poisoned, cuts, .. } = *self;
-        Body { content, charge, links, poisoned, cuts }
+        let Body { charge, links, poisoned, cuts, lifetime, .. } = *self;
+        Body { content, charge, links, poisoned, cuts, lifetime }
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct State {
     used: u64,
     cuts: u64,
     pub(super) dirs: Vec<Dir>,
+    /// The kernel listens to lifetimes.
+    pub(super) takes_lifetimes: bool,
 }
 
 /// What every handle needs: the world, when it was made, and where to count.
@@ -167,6 +169,7 @@ impl State {
             used: 0,
             cuts: 0,
             dirs: vec![Dir::default()],
+            takes_lifetimes: true,
         }
     }
 
@@ -309,6 +312,7 @@ impl State {
             used: self.used,
             cuts: self.cuts,
             dirs: self.dirs.iter().map(|dir| dir.duplicate(&mut copy)).collect(),
+            takes_lifetimes: self.takes_lifetimes,
         }
     }
 }

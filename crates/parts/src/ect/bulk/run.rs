@@ -1,7 +1,7 @@
 //! Sorted runs on a device: blocks of whole records, a checksum of each block in memory.
 
 use silica_base::{AlignedBuf, BLOCK_BYTES, Checksum, Error, Result};
-use silica_device::{Device, DeviceFile, Mode};
+use silica_device::{Device, DeviceFile, Lifetime, Mode};
 
 /// How a run is laid out.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub(super) struct RunWriter<'a, D: Device> {
 
 impl<'a, D: Device> RunWriter<'a, D> {
     pub(super) fn create(device: &'a D, name: String, shape: RunShape) -> Result<Self> {
-        let file = device.create(&name, Mode::Direct)?;
+        let file = device.create(&name, Mode::Direct)?.with_lifetime(Lifetime::Short);
         let run = Run { device, name, file, shape, records: 0, checksums: Vec::new() };
         Ok(RunWriter { run, block: AlignedBuf::zeroed(shape.block_bytes), used: 0 })
     }
