@@ -30,13 +30,13 @@ const KIND: Kind = Kind(Format {
 });
 /// Order, spaces that were written to, generations.
 const BODY_BYTES: usize = 8 + 4 + 4 * SPACES_MAX;
-/// Entries that are looked at to tell how many of all are whose: the share of a database that has
+/// Entries that are looked at to tell how many of all are of one kind: the share of a kind that has
 /// half of them is told within 5 points.
-const SAMPLED: usize = 512;
+pub(super) const SAMPLED: usize = 512;
 /// Bytes of an index that may be gone through to count few entries: some 10 ms.
 const WALKED_BYTES_MAX: u64 = 64 << 20;
 /// How long a sample is believed: each reads flash some hundred times.
-const BELIEVED_NS: u64 = 5_000_000_000;
+pub(super) const BELIEVED_NS: u64 = 5_000_000_000;
 
 /// Databases of a cache with flash behind it, numbered from 0 on. None of them has a part of memory
 /// or flash of its own: what was not used for the longest time goes, whose it may be. Cheap to

@@ -1,15 +1,10 @@
 //! How many entries there are in memory that are not behind it, by a sample.
 
 use super::Tiers;
+use super::databases::{BELIEVED_NS, SAMPLED};
 use silica_base::{Prng, Result};
 use silica_engine::{Engine, EntryRef, GetSink, Intent};
 use std::sync::{Mutex, PoisonError};
-
-/// Entries of memory that are looked for behind: the share of those that are not there is told
-/// within 5 points.
-const SAMPLED: usize = 512;
-/// How long a sample is believed: each reads flash some hundred times.
-const BELIEVED_NS: u64 = 5_000_000_000;
 
 /// The share of entries in memory that are not behind, when it was looked at last.
 #[derive(Default)]
