@@ -117,7 +117,7 @@ impl<G: Ground> Lfs<G> {
         debug_assert!(pages as usize * self.page_bytes >= draft.body.len() + HEADER_BYTES);
         let room = draft.segments.last().map_or(0, |segment| self.ground.capacity(*segment));
         if draft.next + pages > room {
-            draft.segments.push(self.take(writer, Use::Checkpoint, true)?);
+            draft.segments.push(self.take(writer, Use::Checkpoint, true, &[])?);
             draft.next = 0;
         }
         let segment = *draft.segments.last().expect("one was taken");

@@ -71,10 +71,16 @@ impl Plan {
 }
 
 impl<G: Ground> Lfs<G> {
-    /// Takes an empty segment.
-    pub(crate) fn take(&self, writer: &mut Writer, use_: Use, is_copy: bool) -> Result<u32> {
-        let taken = match self.ground.allocate(is_copy)? {
-            None if !is_copy => self.ground.allocate(true)?,
+    /// Takes an empty segment, which will be written and read side by side with those in `beside`.
+    pub(crate) fn take(
+        &self,
+        writer: &mut Writer,
+        use_: Use,
+        is_copy: bool,
+        beside: &[u32],
+    ) -> Result<u32> {
+        let taken = match self.ground.allocate(is_copy, beside)? {
+            None if !is_copy => self.ground.allocate(true, beside)?,
             taken => taken,
         };
         let Some(segment) = taken else {
@@ -123,7 +129,12 @@ impl<G: Ground> Lfs<G> {
         let head = match writer.heads[stream][turn] {
             Some(head) => head,
             None => {
-                let segment = self.take(writer, Use::Open, stream == COLD)?;
+                // Also beside those that were just filled: a file has pages in both.
+                let others = |(i, taken): (usize, &Option<u32>)| taken.filter(|_| i != turn);
+                let taken = writer.taken[stream].iter().enumerate();
+                let beside: Vec<u32> = taken.filter_map(others).collect();
+                let segment = self.take(writer, Use::Open, stream == COLD, &beside)?;
+                writer.taken[stream][turn] = Some(segment);
                 Head { segment, next: 0 }
             }
         };
@@ -359,7 +370,7 @@ impl<G: Ground> Lfs<G> {
         let head = match writer.log {
             Some(head) => head,
             None => {
-                let segment = self.take(writer, Use::Log, true)?;
+                let segment = self.take(writer, Use::Log, true, &[])?;
                 writer.log_segments.push(segment);
                 *writer.log.insert(Head { segment, next: 0 })
             }

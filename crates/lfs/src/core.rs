@@ -100,6 +100,8 @@ pub(crate) struct Writer {
     /// Open segments: for what users write, and for copies.
     pub(crate) heads: [Vec<Option<Head>>; 2],
     pub(crate) turns: [usize; 2],
+    /// The segment that each of them took last, which it may have filled.
+    pub(crate) taken: [Vec<Option<u32>>; 2],
     /// The open segment of the log.
     pub(crate) log: Option<Head>,
     /// Segments of the log and their pages since the last checkpoint, and segments of that.
@@ -131,6 +133,7 @@ pub struct Lfs<G> {
 impl Writer {
     pub(crate) fn new(space: Space, next_ino: Ino, next_sequence: u64) -> Self {
         let heads = space.widths.map(|width| vec![None; width as usize]);
+        let taken = space.widths.map(|width| vec![None; width as usize]);
         Writer {
             space,
             next_ino,
@@ -146,6 +149,7 @@ impl Writer {
             committed: 0,
             heads,
             turns: [0; 2],
+            taken,
             log: None,
             log_segments: Vec::new(),
             log_pages: 0,

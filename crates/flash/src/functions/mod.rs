@@ -544,6 +544,14 @@ impl<D: FlashDevice> Functions<D> {
         pool.to_be_had(channel).min(pool.allowance())
     }
 
+    /// Blocks of a channel that are erased, so that an allocation does not wait.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    pub fn erased(&self, channel: u16) -> u32 {
+        self.pool().erased_of(channel)
+    }
+
     /// How much a channel has had to do since [`Functions::age_loads`], and has to do for the
     /// blocks that wait to be erased: reads, programs and erases, weighed (003…, 2.4.1).
     ///

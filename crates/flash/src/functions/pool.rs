@@ -146,6 +146,12 @@ impl Pool {
         channel.luns.iter().map(of).sum::<u32>() + channel.erasing
     }
 
+    /// Blocks of a channel that are free now.
+    pub(super) fn erased_of(&self, channel: u16) -> u32 {
+        let channel = &self.channels[usize::from(channel)];
+        channel.luns.iter().map(|lun| lun.free.len() as u32).sum()
+    }
+
     pub(super) fn waiting(&self, channel: u16) -> u32 {
         let channel = &self.channels[usize::from(channel)];
         channel.luns.iter().map(|lun| lun.waiting.len() as u32).sum::<u32>() + channel.erasing

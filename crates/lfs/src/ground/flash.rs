@@ -55,10 +55,15 @@ impl<D: FlashDevice> FlashGround<D> {
         self.functions.geometry()
     }
 
-    /// Channels that may have a block to give, those with least load first.
-    fn channels(&self) -> Vec<u16> {
+    /// Channels that may have a block to give: those with the fewest segments of `beside` first,
+    /// and of these those with least load.
+    fn channels(&self, beside: &[u32]) -> Vec<u16> {
+        let mut taken = vec![0; self.geometry().channels as usize];
+        for segment in beside {
+            taken[usize::from(self.geometry().block_at(*segment).channel)] += 1;
+        }
         let mut channels: Vec<u16> = (0..self.geometry().channels as u16).collect();
-        channels.sort_by_cached_key(|channel| self.load(*channel));
+        channels.sort_by_cached_key(|channel| (taken[usize::from(*channel)], self.load(*channel)));
         channels
     }
 
@@ -117,8 +122,12 @@ impl<D: FlashDevice> Ground for FlashGround<D> {
         &self.found
     }
 
-    fn allocate(&self, is_copy: bool) -> Result<Option<u32>> {
-        for channel in self.channels() {
+    fn allocate(&self, is_copy: bool, beside: &[u32]) -> Result<Option<u32>> {
+        for channel in self.channels(beside) {
+            if self.functions.erased(channel) == 0 {
+                // One of each channel: side by side they are erased as fast as one is.
+                self.functions.erase_pending(self.geometry().channels)?;
+            }
             let given = match is_copy {
                 true => self.functions.allocate_reserved(channel, Mapping::Page),
                 false => self.functions.allocate(channel, Mapping::Page),

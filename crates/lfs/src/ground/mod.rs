@@ -56,12 +56,13 @@ pub trait Ground: Send + Sync {
     fn written(&self, segment: u32) -> u32;
     /// Segments with pages when the ground was opened, which are held from then on.
     fn found(&self) -> &[u32];
-    /// Hands out an empty segment of the channel that has least to do; `None` if there is none.
+    /// Hands out an empty segment; `None` if there is none. It is of the channel that has the
+    /// fewest of the segments in `beside`, and of these channels of the one that has least to do.
     /// Takes one of those kept back only if `is_copy`.
     ///
     /// # Errors
     /// What the device said.
-    fn allocate(&self, is_copy: bool) -> Result<Option<u32>>;
+    fn allocate(&self, is_copy: bool, beside: &[u32]) -> Result<Option<u32>>;
     /// Segments that can be had, those kept back included.
     fn free(&self) -> u32;
     /// Gives a segment back; it is erased later, and not read any more.
@@ -136,8 +137,8 @@ impl Ground for Box<dyn Ground> {
         (**self).found()
     }
 
-    fn allocate(&self, is_copy: bool) -> Result<Option<u32>> {
-        (**self).allocate(is_copy)
+    fn allocate(&self, is_copy: bool, beside: &[u32]) -> Result<Option<u32>> {
+        (**self).allocate(is_copy, beside)
     }
 
     fn free(&self) -> u32 {

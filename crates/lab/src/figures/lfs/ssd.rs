@@ -114,7 +114,7 @@ impl Ground for SsdGround {
         &[]
     }
 
-    fn allocate(&self, _is_copy: bool) -> Result<Option<u32>> {
+    fn allocate(&self, _is_copy: bool, _beside: &[u32]) -> Result<Option<u32>> {
         let mut state = self.state();
         let turn = state.turn;
         let next = state.free.range(turn..).next().or_else(|| state.free.first()).copied();
