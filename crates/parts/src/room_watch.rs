@@ -16,6 +16,8 @@ const WANTED_BYTES_MAX: u64 = 4 << 20;
 /// while room is short; and after a put was refused.
 const SHORT_DEAD_PERCENT: u64 = 25;
 const WANTED_DEAD_PERCENT: u64 = 1;
+/// Tries to make room that all refused puts share, beyond those that each one has.
+const SHARED_TRIES_MAX: u64 = 512;
 
 /// Bytes that are free on `device`. One that does not tell is taken to have room: it will say when
 /// it has not.
@@ -32,6 +34,10 @@ pub struct RoomWatch {
     look_at_bytes: AtomicU64,
     /// Bytes of a put that was refused; 0 for none.
     wanted_bytes: AtomicU64,
+    /// The most that was free since room became short, as refused puts saw it, and how many shared
+    /// tries were taken since.
+    most_free_bytes: AtomicU64,
+    shared_tries: AtomicU64,
 }
 
 impl RoomWatch {
@@ -89,6 +95,7 @@ impl RoomWatch {
         self.is_short.store(left < most, Ordering::Relaxed);
         if left >= most {
             self.wanted_bytes.store(0, Ordering::Relaxed);
+            self.most_free_bytes.store(0, Ordering::Relaxed);
         }
         (left < needed + more, left.saturating_sub(most))
     }
@@ -97,6 +104,18 @@ impl RoomWatch {
     pub fn want(&self, bytes: u64) {
         self.wanted_bytes.fetch_max(bytes.clamp(1, WANTED_BYTES_MAX), Ordering::Relaxed);
         self.set_short();
+    }
+
+    /// True if a put may try once more which its own tries did not help, where `free` bytes are
+    /// free now. A try is a piece of work, or a short wait for work of others. All puts share so
+    /// many, which begin anew when more is free than at any time since room became short: puts
+    /// wait as long as work frees space, and where none does, many clients together do not stand
+    /// still for long.
+    pub fn may_try_on(&self, free: u64) -> bool {
+        if free > self.most_free_bytes.fetch_max(free, Ordering::Relaxed) {
+            self.shared_tries.store(0, Ordering::Relaxed);
+        }
+        self.shared_tries.fetch_add(1, Ordering::Relaxed) < SHARED_TRIES_MAX
     }
 
     /// Bytes of a put that was refused and that work is to make room for; 0 for none.
@@ -154,6 +173,18 @@ mod tests {
         assert_eq!(watch.wanted_bytes(), WANTED_BYTES_MAX);
         assert!(watch.stop_wanting());
         assert!(!watch.stop_wanting() && !watch.is_wanted());
+    }
+
+    #[test]
+    fn refused_puts_try_on_while_more_becomes_free() {
+        let watch = RoomWatch::default();
+        let tries = |free: u64| (0..2000).filter(|_| watch.may_try_on(free)).count() as u64;
+        assert_eq!(tries(100), SHARED_TRIES_MAX);
+        assert_eq!(tries(100) + tries(99), 0, "nothing became free");
+        assert_eq!(tries(101), SHARED_TRIES_MAX, "something did");
+        assert_eq!(tries(50), 0);
+        assert!(!watch.look(10, 10, || 50, || 0).0, "there is room");
+        assert_eq!(tries(50), SHARED_TRIES_MAX, "it is short once more");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl<D: Device> Conversions<D> {
         let before = job.builder.entry_bytes();
         let stepped = job.step(budget_bytes);
         let bytes = job.builder.entry_bytes() - before;
-        let in_hand = if matches!(stepped, Ok(false)) { before + bytes } else { 0 };
+        let in_hand = if matches!(stepped, Ok(false)) { job.builder.bytes_taken() } else { 0 };
         self.space.converting_bytes.store(in_hand, Ordering::Relaxed);
         let result = match stepped {
             Ok(false) => return Ok(Some(bytes)),

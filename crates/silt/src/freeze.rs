@@ -3,7 +3,7 @@
 use crate::intake::Intake;
 use crate::partition::{Stores, Version};
 use crate::shape::{FILL_PERCENT, staggered};
-use crate::space::SHORT_MERGE_SHARE;
+use crate::space::{SHORT_MERGE_SHARE, Space};
 use silica_base::Result;
 use silica_device::Device;
 use silica_parts::cuckoo::CuckooTable;
@@ -56,19 +56,22 @@ impl<D: Device> Intake<D> {
     }
 
     /// While space is short: freezes log stores whose entries make a merge worth its while; with
-    /// `is_wanted`, since a put was refused, all of them.
-    pub(crate) fn freeze_for_merges(&self, is_wanted: bool) {
+    /// `is_wanted`, since a put was refused, all of them. None where the hash stores would leave
+    /// too little for a merge: nothing would make room after that.
+    pub(crate) fn freeze_for_merges(&self, space: &Space<D>, is_wanted: bool) {
         if !self.ground.is_short_of_space() {
             return;
         }
         let mut writer = self.writer.lock().expect("no panic while held");
         for (index, partition) in self.partitions.iter().enumerate() {
+            let fits = space.free_bytes() >= space.merge_needed_bytes();
             let mut stores = partition.write();
             let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
             let old = stores.version.sorted_store_entries();
             if stores.version.frozen.is_empty()
                 && !stores.active.is_empty()
                 && (is_wanted || young * SHORT_MERGE_SHARE >= old)
+                && fits
             {
                 let seed = writer.next_table_seed();
                 self.freeze(&mut stores, index, seed, self.journal.log.end());

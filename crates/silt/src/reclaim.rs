@@ -12,7 +12,11 @@ use silica_device::Device;
 use silica_engine::{EntryRef, Op, OpKind};
 use silica_parts::frame::Frame;
 use silica_parts::value_log::{self, Pointer, Reclaim, SegmentOf, Stored, WalkedRecord};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+/// The longest wait of a writer for a segment that another thread has in hand.
+const WAIT_MAX: Duration = Duration::from_millis(5);
 
 /// The segment that is reclaimed, and what that takes: its values are written anew.
 pub(crate) struct Reclaims<D: Device> {
@@ -22,6 +26,9 @@ pub(crate) struct Reclaims<D: Device> {
     reads: Reads<D>,
     intake: Arc<Intake<D>>,
     slot: Mutex<Option<Reclaim<D::File>>>,
+    /// Signalled after each step; its lock guards nothing.
+    stepped: Condvar,
+    waiting: Mutex<()>,
 }
 
 impl<D: Device> Reclaims<D> {
@@ -37,6 +44,8 @@ impl<D: Device> Reclaims<D> {
             reads: Reads::new(partitions),
             intake: Arc::clone(intake),
             slot: Mutex::new(None),
+            stepped: Condvar::new(),
+            waiting: Mutex::new(()),
         }
     }
 
@@ -45,9 +54,14 @@ impl<D: Device> Reclaims<D> {
         self.slot.lock().expect("no panic while held")
     }
 
-    /// Waits until no segment is in hand of another thread.
-    pub(crate) fn wait(&self) {
-        drop(self.hold());
+    /// Where another thread has a segment in hand: waits a while for it.
+    pub(crate) fn wait_a_while(&self) -> bool {
+        if !matches!(self.slot.try_lock(), Err(TryLockError::WouldBlock)) {
+            return false;
+        }
+        let waiting = self.waiting.lock().expect("no panic while held");
+        drop(self.stepped.wait_timeout(waiting, WAIT_MAX));
+        true
     }
 
     /// Removes the segments that [`ValueLog::seal`](value_log::ValueLog::seal) found.
@@ -68,6 +82,13 @@ impl<D: Device> Reclaims<D> {
     /// nothing is due.
     pub(crate) fn step(&self) -> Result<Option<u64>> {
         let Some(mut slot) = lock_job(&self.slot, false) else { return Ok(None) };
+        let result = self.step_held(&mut slot);
+        drop(slot);
+        self.stepped.notify_all();
+        result
+    }
+
+    fn step_held(&self, slot: &mut Option<Reclaim<D::File>>) -> Result<Option<u64>> {
         if slot.is_none() {
             if self.journal.values.has_full() {
                 // The log first: it bounds what recovery has to look at.

@@ -107,7 +107,7 @@ impl<D: Device> Scheduler<D> {
         }
         loop {
             self.intake.freeze_for_space()?;
-            self.intake.freeze_for_merges(self.ground.room.is_wanted());
+            self.intake.freeze_for_merges(&self.space, self.ground.room.is_wanted());
             self.intake.freeze_expired(budget.is_idle)?;
             let pressure = self.pressure();
             let left = budget.bytes.saturating_sub(bytes).max(1);

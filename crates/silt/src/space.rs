@@ -12,7 +12,8 @@
 //! is room for such a put or nothing is left to do.
 //!
 //! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
-//! through as long as merges keep the room that they need.
+//! through as long as merges keep the room that they need. Both may be faster than maintenance:
+//! their writer waits for it while the log is longer than what is reserved for them.
 
 use crate::ground::Ground;
 use crate::journal::Journal;
@@ -30,7 +31,7 @@ pub(crate) const LOOK_EVERY_BYTES: u64 = 64 << 10;
 /// For the edits of the manifest, their snapshot, and file headers.
 const BOOK_BYTES: u64 = 32 << 10;
 /// Chunks of a hash store beyond its entries.
-const HASH_STORE_CHUNKS: u64 = 4;
+const HASH_STORE_CHUNKS: u64 = 5;
 /// While room is short a partition is merged when its young entries are one in this many.
 pub(crate) const SHORT_MERGE_SHARE: u64 = 50;
 
@@ -39,7 +40,7 @@ pub(crate) struct Space<D: Device> {
     ground: Arc<Ground<D>>,
     journal: Arc<Journal<D>>,
     partitions: Arc<Partitions<D>>,
-    /// Bytes that the conversion and the merge in hand have written already.
+    /// Bytes that the conversion and the merge in hand take of the device already.
     pub(crate) converting_bytes: AtomicU64,
     pub(crate) merging_bytes: AtomicU64,
 }
@@ -93,30 +94,50 @@ impl<D: Device> Space<D> {
     }
 
     /// Bytes that maintenance takes at the worst before it frees any, and those of puts that take
-    /// no more than what they overwrite.
+    /// no more than what they overwrite. Each log store may be frozen once before it is full: a put
+    /// that is refused asks for that.
     pub(crate) fn space_needed_bytes(&self) -> u64 {
         // Not more than what is there to be overwritten.
         let overwritten = self.journal.log.end() + self.journal.values.bytes().0;
-        self.merge_needed_bytes() + self.ground.log_bytes_max().min(overwritten)
+        self.needed_bytes(2) + self.ground.log_bytes_max().min(overwritten)
     }
 
     /// Bytes that maintenance takes at the worst before it frees any.
     pub(crate) fn merge_needed_bytes(&self) -> u64 {
-        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
-        let filter_bits = self.ground.config.sorted_filter_bits.unwrap_or(MISS_FILTER_BITS as u32);
-        let merge = versions.iter().map(|v| merge_output_bytes(v, filter_bits)).max().unwrap_or(0);
-        let floor = versions.iter().map(|v| v.floor).min().unwrap_or(0);
-        let end = self.journal.log.end();
-        let window = end.saturating_sub(floor).min(self.journal.log.mapped_bytes());
-        let segment = self.ground.segment_bytes().min(window);
-        // Of a segment that is reclaimed for little nearly all of it moves.
-        let values = self.journal.values.largest_segment_bytes();
-        // Each hash store has an index, a footer, and chunks that are not full.
-        let stores = versions.iter().map(|v| v.frozen.len() as u64 + 1).sum::<u64>();
-        let chunks = stores * HASH_STORE_CHUNKS * CHUNK_BYTES as u64;
-        merge + window + window / 8 + chunks + segment + values + BOOK_BYTES
+        self.needed_bytes(1)
     }
 
+    /// Bytes that conversions of all frozen log stores and of `more` in each partition take, and
+    /// then the largest merge, before any become free.
+    fn needed_bytes(&self, more: u64) -> u64 {
+        let filter_bits = self.ground.config.sorted_filter_bits.unwrap_or(MISS_FILTER_BITS as u32);
+        let versions: Vec<_> = self.partitions.iter().map(|p| p.version()).collect();
+        let (log, end) = (&self.journal.log, self.journal.log.end());
+        let window = |floor: u64| end.saturating_sub(floor).min(log.mapped_bytes());
+        // Each hash store has an index, a footer, and chunks that are not full.
+        let chunks = |version: &Version<D>| {
+            (version.frozen.len() as u64 + more) * HASH_STORE_CHUNKS * CHUNK_BYTES as u64
+        };
+        // What is converted is merged after that.
+        let merge = |version: &Arc<Version<D>>| {
+            let window = window(version.floor);
+            merge_output_bytes(version, filter_bits) + window + window / 8 + chunks(version)
+        };
+        let merge = versions.iter().map(merge).max().unwrap_or(0);
+        let all = window(versions.iter().map(|version| version.floor).min().unwrap_or(0));
+        let stores: u64 = versions.iter().map(|version| chunks(version)).sum();
+        let segment = self.ground.segment_bytes().min(all);
+        // Of a segment that is reclaimed for little nearly all of it moves.
+        let values = self.journal.values.largest_segment_bytes();
+        merge + all + all / 8 + stores + segment + values + BOOK_BYTES
+    }
+
+    /// True if the log is longer than what is reserved for writes that make room.
+    pub(crate) fn is_log_long(&self) -> bool {
+        let floor = self.partitions.iter().map(|p| p.version().floor).min().unwrap_or(0);
+        let reserved = self.ground.log_bytes_max() + self.ground.segment_bytes();
+        self.journal.log.end().saturating_sub(floor) > reserved
+    }
     /// Dead share at which value-log segments are reclaimed now.
     pub(crate) fn value_log_dead_percent(&self) -> u64 {
         self.ground.room.dead_percent(self.ground.config.value_log_dead_percent)

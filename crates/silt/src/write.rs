@@ -12,8 +12,8 @@ use silica_parts::frame::Frame;
 use silica_parts::value_log::{Pointer, Stored};
 use std::collections::BTreeSet;
 
-/// Pieces of work that a put tries before it is refused; and one that takes no more than what it
-/// overwrites.
+/// Pieces of work that a put tries before it is refused, unless work goes on that frees space; and
+/// one that takes no more than what it overwrites.
 const TRIES_MAX: u64 = 4;
 const SHRINKING_TRIES_MAX: u64 = 4096;
 /// So many of the latter may find nothing to do: others may have it in hand.
@@ -133,20 +133,23 @@ impl<D: Device> Silt<D> {
         if fits() {
             return Ok(());
         }
-        let mut idle = 0;
-        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
+        let (mut tries, mut idle) = (0, 0);
+        let may_try = |tries| match shrinks {
+            true => tries < SHRINKING_TRIES_MAX,
+            false => tries < TRIES_MAX || self.ground.room.may_try_on(self.space.free_bytes()),
+        };
+        while may_try(tries) {
+            tries += 1;
             self.ground.room.want(bytes);
-            let worked = self.scheduler.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), shrinks);
+            let worked = self.scheduler.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), true);
             if !self.space.look_at_space(bytes) || fits() {
                 return Ok(());
             }
             idle = if worked?.bytes == 0 { idle + 1 } else { 0 };
-            if idle > if shrinks { IDLE_TRIES_MAX } else { 0 } {
+            // Another thread may have in hand what is to be done.
+            let others_work = idle > 0 && self.scheduler.reclaims.wait_a_while();
+            if idle > if shrinks { IDLE_TRIES_MAX } else { 1 } && !others_work {
                 break;
-            }
-            if idle > 0 {
-                // Another thread may have in hand what is to be done.
-                self.scheduler.reclaims.wait();
             }
         }
         let message = format!(
@@ -184,7 +187,23 @@ impl<D: Device> Silt<D> {
         if let Some(debt) = written.debt {
             self.scheduler.assist(debt);
         }
+        if self.ground.is_short_of_space() && self.space.is_log_long() {
+            self.wait_for_log();
+        }
         Ok(())
+    }
+
+    /// While room is short: does maintenance until the log is no longer than what is reserved for
+    /// it. Else deletes would take the room that merges need which make some.
+    #[cold]
+    fn wait_for_log(&self) {
+        for _ in 0..SHRINKING_TRIES_MAX {
+            let worked = self.scheduler.run_jobs(Budget::amid_work(LOOK_EVERY_BYTES), true);
+            let goes_on = worked.inspect_err(|e| ::log::debug!("work on a full disk: {e}"));
+            if !goes_on.is_ok_and(|done| done.bytes > 0) || !self.space.is_log_long() {
+                return;
+            }
+        }
     }
 }
 

@@ -6,11 +6,16 @@ use super::session::{Outcome, Session, Stop, compare_gets, ensure};
 use super::workload::{Keys, Mix, Step, Steps, Value};
 use silica_engine::{Durability, ErrorKind};
 
+/// How often a client tries again that is refused.
+const RETRIES: u64 = 20;
+
 /// What the full-disk test saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FullDiskReport {
     /// Writes until the disk was full.
     pub writes: u64,
+    /// Writes that were accepted after that, until it was full as often as a client tries again.
+    pub retries_accepted: u64,
     /// True where the store opened while the disk was full.
     pub opens_when_full: bool,
     /// Overwrites of a quarter of the keys by values that are no longer that were refused.
@@ -55,6 +60,10 @@ fn full_disk_run<H: DeviceHarness>(
     let mut session = Session::open(harness, keys, vec![None; count as usize])?;
     let mut steps = Steps::new(seed, workload, count, Mix::DIFFERENTIAL);
     report.writes = fill(&mut session, &mut steps)?;
+    // A client that is refused tries again and again; of some puts the room is there.
+    for _ in 0..RETRIES {
+        report.retries_accepted += fill(&mut session, &mut steps)?;
+    }
     compare_gets(session.engine(), &session.keys, &session.model)?;
     overwrite_quarter(&mut session, &mut steps, report)?;
     delete_half(&mut session, &mut steps, report)?;

@@ -11,7 +11,8 @@
 //! After a put was refused, nothing is too little: all memtables are flushed, every bucket of more
 //! than one run or with any dead bytes is compacted, and the value log gives back what it can,
 //! until there is room for such a put or nothing is left to do. So what deletes hide becomes free
-//! while somebody wants it, and a full disk without garbage costs no work.
+//! while somebody wants it, and a full disk without garbage costs no work. The put itself waits
+//! while work goes on that frees space, its own or that of others.
 //!
 //! A put that takes no more than what it overwrites makes room, too, like a delete. It is let
 //! through as long as compactions keep the room that they need. Both may be faster than
@@ -83,6 +84,11 @@ impl SpaceAccount {
     #[inline]
     pub(crate) fn is_look_due(&self) -> bool {
         self.room.is_look_due()
+    }
+
+    /// True if a put may try once more which its own tries did not help.
+    pub(crate) fn may_try_on(&self, free: u64) -> bool {
+        self.room.may_try_on(free)
     }
 
     /// Has later work make room for a put of so many bytes, which is refused.

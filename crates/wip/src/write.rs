@@ -46,7 +46,8 @@ pub(crate) fn frame_of<'a>(op: &Op<'a>, pointer: Option<&'a [u8]>) -> Frame<'a> 
     }
 }
 
-/// Bytes of work that a put tries before it is refused, and how often at most.
+/// Bytes of work that a put tries before it is refused, and how often at most, unless work goes on
+/// that frees space.
 const TRY_BYTES: u64 = 64 << 10;
 const TRIES_MAX: u64 = 32;
 /// Pieces of work that a put tries which takes no more than what it overwrites, and that a writer
@@ -172,7 +173,13 @@ impl<D: Device> Wip<D> {
             return Ok(());
         }
         self.space.want(bytes);
-        for _ in 0..if shrinks { SHRINKING_TRIES_MAX } else { TRIES_MAX } {
+        let mut tries = 0;
+        let may_try = |tries| match shrinks {
+            true => tries < SHRINKING_TRIES_MAX,
+            false => tries < TRIES_MAX || self.space.may_try_on(space.free_bytes()),
+        };
+        while may_try(tries) {
+            tries += 1;
             let worked = self.run_jobs(TRY_BYTES, true);
             if !self.space_context().look(bytes) || fits() {
                 return Ok(());

@@ -118,6 +118,37 @@ fn deletes_make_room(disk: &Path, engine: &str, bytes: usize) {
     std::fs::remove_dir_all(path).unwrap();
 }
 
+/// Fills the disk and deletes all, again and again: a client that stops at its first refusal gets
+/// as much in as before, since a put waits while what was deleted becomes free.
+fn a_refusal_means_full(disk: &Path, engine: &str) {
+    let (path, bytes) = (disk.join("store"), 20_000);
+    let (store, keyspace) = open(&path, engine);
+    let first = fill(&keyspace, 0, bytes);
+    for round in 0..test_size(1, 2, 20) {
+        (0..=first).for_each(|n| keyspace.delete(key(n)).expect("a delete is accepted"));
+        let taken = (0..first).take_while(|n| put(&keyspace, *n, bytes)).count() as u64;
+        println!("{engine}, round {round}: {taken} of {first}");
+        assert!(taken * 4 >= first * 3, "{engine}: refused after {taken}, {first} fitted before");
+    }
+    drop(keyspace);
+    store.close().unwrap();
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn wip_refuses_only_where_nothing_becomes_free() {
+    on_a_disk_of_64_mib("full_disk::wip_refuses_only_where_nothing_becomes_free", |disk| {
+        a_refusal_means_full(disk, "wip");
+    });
+}
+
+#[test]
+fn silt_refuses_only_where_nothing_becomes_free() {
+    on_a_disk_of_64_mib("full_disk::silt_refuses_only_where_nothing_becomes_free", |disk| {
+        a_refusal_means_full(disk, "silt");
+    });
+}
+
 /// Sizes of values: fewer where tests are to be quick.
 fn sizes() -> impl Iterator<Item = usize> {
     [20_000, 1_000_000, 300].into_iter().take(test_size(1, 2, 3) as usize)

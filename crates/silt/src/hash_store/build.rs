@@ -42,6 +42,11 @@ impl<F: DeviceFile> HashStoreBuilder<F> {
         })
     }
 
+    /// Bytes that the file takes of the device for certain.
+    pub fn bytes_taken(&self) -> u64 {
+        self.writer.bytes_taken()
+    }
+
     /// Bytes of frames so far.
     pub fn entry_bytes(&self) -> u64 {
         self.writer.entry_bytes()

@@ -102,6 +102,12 @@ impl<F: DeviceFile> PackedWriter<F> {
         self.bytes_written
     }
 
+    /// Bytes that the file takes of the device for certain: what was handed over last may be on its
+    /// way.
+    pub fn bytes_taken(&self) -> u64 {
+        self.bytes_written.saturating_sub(BUFFER_BYTES as u64)
+    }
+
     /// Size of every entry so far where all are equal, otherwise 0.
     pub fn entry_bytes_equal(&self) -> u64 {
         if self.entry_bytes_min == self.entry_bytes_max { self.entry_bytes_max } else { 0 }

@@ -79,6 +79,11 @@ impl<F: DeviceFile> SortedStoreBuilder<F> {
         self.writer.entries()
     }
 
+    /// Bytes that the file takes of the device for certain.
+    pub fn bytes_taken(&self) -> u64 {
+        self.writer.bytes_taken()
+    }
+
     /// Bytes of frames so far.
     pub fn entry_bytes(&self) -> u64 {
         self.writer.entry_bytes()
