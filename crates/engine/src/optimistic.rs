@@ -265,7 +265,14 @@ fn update_many<E: Optimistic>(
 ) -> Result<usize> {
     let mut most = keys.len().min(KEYS_MAX);
     while most > 0 {
-        let done = try_update_many(engine, &keys[..most], durability, decide)?;
+        let done = match try_update_many(engine, &keys[..most], durability, decide) {
+            // One alone needs no record of the whole: a full store still takes what makes room.
+            Err(error) if error.kind() == ErrorKind::Full && most > 1 => {
+                most = 1;
+                continue;
+            }
+            done => done?,
+        };
         if done > 0 {
             return Ok(done);
         }

@@ -5,7 +5,7 @@ use silica_base::{Clock, ErrorKind, Prng, test_size};
 use silica_device::region::{Region, RegionClass};
 use silica_device::sim::{SimRegion, SimRegions};
 use silica_engine::{
-    Admin, Budget, Durability, Engine, EngineExt, EntryRef, MetricsMap, WriteBatch,
+    Admin, Atomic, Budget, Durability, Engine, EngineExt, EntryRef, MetricsMap, Update, WriteBatch,
 };
 use silica_testkit::{self as testkit, DeviceHarness, Harness};
 use std::collections::BTreeMap;
@@ -259,6 +259,22 @@ fn a_full_region_loses_nothing_and_deletes_make_room() {
     while tree.maintain(Budget::of(1 << 20)).expect("maintained").more {}
     (0..written / 2).for_each(|n| tree.delete(&n.to_be_bytes(), NOW).expect("a delete"));
     (0..written / 4).for_each(|n| put(&tree, n, &value(n)));
+    tree.verify().expect("verified");
+}
+
+#[test]
+fn a_full_region_takes_deletes_of_many_keys_at_a_time() {
+    let mut harness = TreeHarness::new(16 << 20).set("memory_bytes", 16 << 20);
+    let tree = harness.open().expect("it opens");
+    let key = |n: u64| format!("k{n}").into_bytes();
+    let count = (0_u64..).take_while(|n| tree.put(&key(*n), &[7; 100], NOW).is_ok()).count();
+    let keys: Vec<Vec<u8>> = (0..count as u64).map(key).collect();
+    let mut keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    while !keys.is_empty() {
+        let done = tree.update_many(&keys, NOW, &mut |_, _| Update::Delete).expect("deletes");
+        keys.drain(..done);
+    }
+    assert_eq!(tree.count(true).unwrap().estimate, 0);
     tree.verify().expect("verified");
 }
 
