@@ -1,6 +1,7 @@
 //! Answers to the kernel's calls.
 
 use crate::convert::{attr, errno, kind_of, now, time_of, type_of};
+use crate::turns::Turns;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
@@ -44,6 +45,7 @@ const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 /// The file system as the kernel sees it.
 pub(crate) struct Answers {
     pub(crate) lfs: Arc<Lfs<Box<dyn Ground>>>,
+    pub(crate) turns: Turns,
 }
 
 impl Answers {
@@ -159,6 +161,7 @@ impl Filesystem for Answers {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turns.begin();
         self.give(self.lfs.lookup(parent.0, name.as_bytes()), reply);
     }
 
@@ -167,6 +170,7 @@ impl Filesystem for Answers {
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.turns.begin();
         match self.attr(ino.0) {
             Ok(attr) => reply.attr(&KEPT, &attr),
             Err(fault) => reply.error(errno(&fault)),
@@ -191,6 +195,7 @@ impl Filesystem for Answers {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.turns.begin();
         let (accessed, modified) = (moment(atime), moment(mtime));
         let to = Changes { mode, uid, gid, accessed, modified };
         match self.set(req, ino.0, to, size) {
@@ -216,6 +221,7 @@ impl Filesystem for Answers {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let Some(kind) = kind_of(mode) else { return reply.error(Errno::EINVAL) };
         let what = Make { rdev, ..plain(kind, mode & !umask) };
         self.give(self.make(req, parent, name, what), reply);
@@ -230,15 +236,18 @@ impl Filesystem for Answers {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let what = plain(Kind::Directory, mode & !umask);
         self.give(self.make(req, parent, name, what), reply);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         done(self.lfs.unlink(parent.0, name.as_bytes(), now()), reply);
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         done(self.lfs.remove_directory(parent.0, name.as_bytes(), now()), reply);
     }
 
@@ -250,6 +259,7 @@ impl Filesystem for Answers {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let target = target.as_os_str().as_bytes();
         let what = Make { target, ..plain(Kind::Symlink, 0o777) };
         self.give(self.make(req, parent, link_name, what), reply);
@@ -265,6 +275,7 @@ impl Filesystem for Answers {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let how = match flags {
             flags if flags.is_empty() => Rename::Replace,
             RenameFlags::RENAME_NOREPLACE => Rename::NoReplace,
@@ -283,6 +294,7 @@ impl Filesystem for Answers {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turns.begin();
         let linked = self.lfs.link(ino.0, newparent.0, newname.as_bytes(), now());
         self.give(linked.map(|()| ino.0), reply);
     }
@@ -303,6 +315,7 @@ impl Filesystem for Answers {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _turn = self.turns.begin();
         let mut bytes = vec![0; size as usize];
         match self.lfs.read(ino.0, offset, &mut bytes) {
             Ok(len) => reply.data(&bytes[..len]),
@@ -322,6 +335,7 @@ impl Filesystem for Answers {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin();
         let kills = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let written = self.lfs.write(ino.0, Some(offset), data, now());
         let killed = written.and_then(|_| match kills {
@@ -342,6 +356,7 @@ impl Filesystem for Answers {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         done(self.lfs.sync(), reply);
     }
 
@@ -358,6 +373,7 @@ impl Filesystem for Answers {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.turns.begin();
         let parent = match self.lfs.parent(ino.0) {
             Ok(parent) => parent,
             Err(fault) => return reply.error(errno(&fault)),
@@ -384,6 +400,7 @@ impl Filesystem for Answers {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.turns.begin();
         // The kernel does not hold what `.` and `..` stand for by a listing.
         let dots = self
             .lfs
@@ -428,6 +445,7 @@ impl Filesystem for Answers {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         done(self.lfs.sync(), reply);
     }
 
@@ -449,6 +467,7 @@ impl Filesystem for Answers {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         if name.as_bytes().starts_with(ACCESS_LISTS) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -477,6 +496,7 @@ impl Filesystem for Answers {
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turns.begin();
         done(self.lfs.remove_xattr(ino.0, name.as_bytes(), now()), reply);
     }
 
@@ -490,6 +510,7 @@ impl Filesystem for Answers {
         _flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.turns.begin();
         let made = self.make(req, parent, name, plain(Kind::File, mode & !umask));
         let made = made.and_then(|ino| {
             self.lfs.hold(ino)?;
@@ -529,6 +550,7 @@ impl Filesystem for Answers {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turns.begin();
         // The kernel copies by reading and writing from then on.
         reply.error(Errno::ENOSYS);
     }
@@ -543,6 +565,7 @@ impl Filesystem for Answers {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turns.begin();
         let keeps_size = mode & KEEP_SIZE != 0;
         let how = match mode & !KEEP_SIZE {
             0 => Allocation::Promise { keeps_size },

@@ -11,6 +11,7 @@
 mod answers;
 mod convert;
 mod mounted;
+mod turns;
 mod volume;
 
 pub use convert::now;

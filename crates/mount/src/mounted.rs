@@ -1,6 +1,7 @@
 //! A file system that is mounted, and its work in the background.
 
 use crate::answers::Answers;
+use crate::turns::Turns;
 use crate::volume::Volume;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::statvfs;
@@ -14,7 +15,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Threads that answer the kernel, if nobody says how many: some wait for the device.
+/// Threads that answer the kernel, if nobody says how many: some wait for the device. Two listen,
+/// the others rest until these have something to do.
 const THREADS: usize = 8;
 /// How often collection and erases are looked after.
 const TEND_EVERY: Duration = Duration::from_millis(200);
@@ -77,17 +79,19 @@ impl Mounted {
             if options.is_read_only { MountOption::RO } else { MountOption::RW },
         ];
         config.acl = if options.allows_others { SessionACL::All } else { SessionACL::Owner };
-        config.n_threads = Some(options.threads.max(1));
+        let threads = options.threads.max(1);
+        config.n_threads = Some(threads);
         config.clone_fd = true;
-        let session = Session::new(Answers { lfs: lfs.clone() }, directory, &config)
-            .and_then(Session::spawn)
-            .map_err(|error| {
+        let answers = Answers { lfs: lfs.clone(), turns: Turns::new(threads) };
+        let session = Session::new(answers, directory, &config).and_then(Session::spawn).map_err(
+            |error| {
                 let what = format!(
                     "mounting on {} (is /dev/fuse there, and may this user mount?)",
                     directory.display()
                 );
                 Error::io(what, error)
-            })?;
+            },
+        )?;
         let (stop, stopped) = channel();
         let (tended, sync_every) = (lfs.clone(), options.sync_every);
         let tend = move || {
