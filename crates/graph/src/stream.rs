@@ -3,7 +3,7 @@
 use crate::memory::{Memory, Reserved};
 use crate::storage::{Area, Storage};
 use silica_base::{Error, ErrorKind, Result};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes of a buffer at most.
 const BUFFER_BYTES: u64 = 256 << 10;
@@ -24,7 +24,13 @@ struct Free {
     /// From here on none was ever used.
     next: u32,
     limit: u32,
+    /// Of streams that are not needed, and not given back yet.
+    waiting: Vec<u32>,
 }
+
+/// One in so many segments waits to be given back: each time costs a page of trims and a sync,
+/// which writes what is only sorted for the next merge.
+const WAITING_SHARE: u32 = 16;
 
 /// A storage, the memory for work on it, and its free segments.
 pub(crate) struct Workspace<'a, S> {
@@ -40,7 +46,7 @@ impl<'a, S: Storage> Workspace<'a, S> {
     pub(crate) fn new(storage: &'a S, memory: &'a Memory, first: u32) -> Self {
         let limit = storage.segments(Area::Shards).unwrap_or(u64::from(u32::MAX));
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let free = Free { again: Vec::new(), next: first, limit };
+        let free = Free { again: Vec::new(), next: first, limit, waiting: Vec::new() };
         let room_bytes = memory.free_bytes();
         Workspace { storage, memory, room_bytes, free: Mutex::new(free) }
     }
@@ -60,7 +66,12 @@ impl<'a, S: Storage> Workspace<'a, S> {
     }
 
     fn allocate(&self) -> Result<u32> {
-        let mut free = self.free.lock().expect("no panic while locked");
+        let mut free = self.free();
+        if free.again.is_empty() && free.next == free.limit {
+            drop(free);
+            self.give_back()?;
+            free = self.free();
+        }
         if let Some(segment) = free.again.pop() {
             return Ok(segment);
         }
@@ -77,16 +88,34 @@ impl<'a, S: Storage> Workspace<'a, S> {
         Ok(free.next - 1)
     }
 
-    /// Gives the segments of streams back.
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().expect("no panic while locked")
+    }
+
+    /// The segments of streams are not needed any more. They are given back when they are many, or
+    /// when others are wanted.
     pub(crate) fn release(&self, streams: impl IntoIterator<Item = Stream>) -> Result<()> {
-        let mut segments: Vec<u32> =
-            streams.into_iter().flat_map(|stream| stream.segments).collect();
+        let mut free = self.free();
+        free.waiting.extend(streams.into_iter().flat_map(|stream| stream.segments));
+        // Files are not limited, and giving back costs nothing there.
+        let is_limited = self.storage.segments(Area::Shards).is_some();
+        if is_limited && free.waiting.len() < (free.limit / WAITING_SHARE) as usize {
+            return Ok(());
+        }
+        drop(free);
+        self.give_back()
+    }
+
+    /// Gives back all that was released.
+    pub(crate) fn give_back(&self) -> Result<()> {
+        let mut segments = std::mem::take(&mut self.free().waiting);
         segments.sort_unstable();
         let runs = segments.chunk_by(|a, b| a + 1 == *b);
         let runs: Vec<_> = runs.map(|run| (u64::from(run[0]), run.len() as u64)).collect();
-        self.storage.trim_all(Area::Shards, &runs)?;
-        let mut free = self.free.lock().expect("no panic while locked");
-        free.again.extend(segments.iter().rev());
+        if !runs.is_empty() {
+            self.storage.trim_all(Area::Shards, &runs)?;
+        }
+        self.free().again.extend(segments.iter().rev());
         Ok(())
     }
 
@@ -267,4 +296,48 @@ impl<'w, 'a, S: Storage> StreamReader<'w, 'a, S> {
 /// As many whole pages as `bytes` need, one at least.
 pub(crate) fn whole_pages(bytes: usize, page_bytes: usize) -> usize {
     bytes.next_multiple_of(page_bytes).max(page_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::PolicyStorage;
+    use silica_device::blocks::{FlashDevice, Geometry};
+    use silica_device::sim::{SimFlash, SimFlashOptions};
+
+    /// Each time that streams are given back costs a sync, which writes what is only sorted.
+    #[test]
+    fn streams_are_given_back_together_and_when_segments_are_wanted() {
+        let geometry = Geometry {
+            channels: 2,
+            luns: 2,
+            blocks: 64,
+            pages: 16,
+            page_bytes: 512,
+            spare_bytes: 64,
+        };
+        let flash = SimFlash::new(1, SimFlashOptions::flash(geometry));
+        let storage = PolicyStorage::format(flash.clone()).unwrap();
+        let memory = Memory::new(1 << 20);
+        let space = Workspace::new(&storage, &memory, 1);
+        let segments = storage.segments(Area::Shards).unwrap();
+        let write = || {
+            let mut writer = StreamWriter::new(&space, 512).unwrap();
+            writer.push(&[7; 1024]).unwrap();
+            writer.finish().unwrap()
+        };
+        let before = flash.counters().syncs();
+        // Ten times as many as there are: those that wait are given back in time.
+        let rounds = segments * 10;
+        for _ in 0..rounds {
+            space.release([write()]).unwrap();
+        }
+        let syncs = flash.counters().syncs() - before;
+        assert!(syncs <= rounds / 8, "{syncs} syncs for {rounds} streams");
+        // All but the one that others begin with can be had at once.
+        let held: Vec<Stream> = (1..segments).map(|_| write()).collect();
+        space.release(held).unwrap();
+        space.give_back().unwrap();
+        assert_eq!(space.free().waiting, []);
+    }
 }

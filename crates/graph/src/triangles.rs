@@ -42,7 +42,7 @@ pub fn triangles<S: Storage>(
 ) -> Result<u64> {
     let (pairs, count) = write_pairs(graph)?;
     let result = count_all(graph, &pairs, count, watch);
-    let released = graph.space.release([pairs]);
+    let released = graph.space.release([pairs]).and_then(|()| graph.space.give_back());
     let triangles = result?;
     released?;
     Ok(triangles)

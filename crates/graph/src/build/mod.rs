@@ -109,6 +109,7 @@ pub fn build<S: Storage, R: Read>(
     let (raw, report) = read(&space, edges, watch)?;
     let sorted = sort(&space, raw, report.edges, options, watch)?;
     let catalog = shards::write(&space, sorted, options, report.bad, watch)?;
+    space.give_back()?;
     catalog::write(&space, &catalog)?;
     Ok(BuildReport {
         vertices: catalog.vertices,
