@@ -31,6 +31,12 @@ impl EntryBurst {
         self.is_of_keys = true;
     }
 
+    /// True if all values are empty.
+    #[inline]
+    pub fn is_of_keys(&self) -> bool {
+        self.is_of_keys
+    }
+
     /// True if no further entry is wanted.
     #[inline]
     pub fn is_full(&self) -> bool {
@@ -47,6 +53,20 @@ impl EntryBurst {
             self.bytes.extend_from_slice(value);
         }
         self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// Gives the last entry another value.
+    ///
+    /// # Panics
+    /// Panics if there is no entry.
+    #[inline]
+    pub fn set_last_value(&mut self, value: &[u8]) {
+        let (key_end, end) = self.ends.last_mut().expect("an entry was appended");
+        self.bytes.truncate(*key_end);
+        if !self.is_of_keys {
+            self.bytes.extend_from_slice(value);
+        }
+        *end = self.bytes.len();
     }
 
     /// Drops all but the first `len` entries.

@@ -326,6 +326,19 @@ pub trait EntryIter: Send {
 
     /// To the entry before this one.
     fn prev(&mut self) -> Result<bool>;
+
+    /// Steps back as [`EntryIter::prev`] does and copies each entry that it comes to into `burst`,
+    /// until that is full; the rest is as of [`EntryIter::next_many`].
+    fn prev_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        while !burst.is_full() {
+            if !self.prev()? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(true)
+    }
+
     /// The key here.
     ///
     /// # Panics

@@ -217,8 +217,17 @@ SQLITE_PRIVATE int sqlite3BtreeNext(BtCursor *pCur, int flags){
 
 SQLITE_PRIVATE int sqlite3BtreePrevious(BtCursor *pCur, int flags){
   SilicaEntry entry;
+  SilicaCursor *pStore;
   int rc;
   if( !isSilica(pCur->pBtree) ) return stock_sqlite3BtreePrevious(pCur, flags);
+  pStore = silicaCursor(pCur);
+  if( pStore->at+1<pStore->count_back && silicaHasEntry(pCur) ){
+    const SilicaEntry *pEntry = &pStore->entries[++pStore->at];
+    pCur->info.nKey = pEntry->rowid;
+    pCur->info.pPayload = (u8*)pEntry->record;
+    pCur->info.nPayload = pEntry->size;
+    return SQLITE_OK;
+  }
   SILICA_FAULT(pCur);
   if( pCur->eState==CURSOR_INVALID ) return SQLITE_DONE;
   entry.record = 0;

@@ -121,11 +121,13 @@ struct SilicaEntry {
 };
 
 /* How a cursor begins; the rest is Rust's. After many steps forwards it has `count` entries at once
-** and is at entry `at` of them. Whoever counts `at` up, below `count`, has stepped, without a call.
-** Every call takes that into account. The entries stay until the next call with the cursor. */
+** and is at entry `at` of them, after many steps back `count_back`; the other number is 0. Whoever
+** counts `at` up, below that number, has stepped that way, without a call. Every call takes that
+** into account. The entries stay until the next call with the cursor. */
 struct SilicaCursor {
   const SilicaEntry *entries;
   uint32_t count;
+  uint32_t count_back;
   uint32_t at;
 };
 

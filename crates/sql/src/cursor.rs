@@ -10,13 +10,17 @@
 //! 4. In a *burst* the cursor is at one of several entries that were copied at once; which one the
 //!    caller knows. The iterator is at the last of them, or, if that was the last of all or an
 //!    error came behind it, nowhere. [`TreeCursor::leave_burst`] comes before every other call.
+//! 5. In a *page* (`pages.rs`) the cursor is at one of its entries, and the caller knows which one.
+//!    [`TreeCursor::leave_page`] or [`TreeCursor::forget_page`] comes before every other call.
 
+use crate::buffers::Buffers;
 use crate::encoding::{BEHIND, Column, Field, encode};
 use crate::failure::{Failure, Result, code};
 use crate::layout::{prefix, row_key, rowid_of};
 use crate::long_keys::Entries;
+use crate::pages::{Known, Page};
 use crate::storage::{Cursor, Equal, Found};
-use crate::transaction::{Buffers, Shared, State};
+use crate::transaction::{Shared, State};
 use crate::view::Idle;
 use silica::engine::EntryBurst;
 use std::mem::take;
@@ -275,6 +279,16 @@ pub struct TreeCursor {
     burst: EntryBurst,
     /// What is behind the burst, if that is not another entry.
     behind: Option<Result<()>>,
+    page: Option<Rc<Page>>,
+    /// It is told that it reads its tree.
+    is_tree_noted: bool,
+}
+
+/// What an encoded key is of: a row, or so many fields.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought {
+    Row(i64),
+    Fields(usize),
 }
 
 /// Bytes of a burst: what is copied is read soon after, out of the processor's cache.
@@ -298,20 +312,29 @@ impl TreeCursor {
             iterator: None,
             generation: 0,
         };
-        TreeCursor { shared, columns, body, written, burst, behind: None }
+        let (behind, page, is_tree_noted) = (None, None, false);
+        TreeCursor { shared, columns, body, written, burst, behind, page, is_tree_noted }
     }
 
-    /// Steps on through up to `entries_max` entries and copies them. How many there are, of which
-    /// the cursor is at the first one; none at the end. `None` if a step from here is no step of
-    /// the iterator: then [`Cursor::next`] does it.
-    pub(crate) fn next_burst(&mut self, entries_max: usize) -> Result<Option<usize>> {
+    /// Steps on or back through up to `entries_max` entries and copies them. How many there are, of
+    /// which the cursor is at the first one; none at the end. `None` if a step from here is no step
+    /// of the iterator: then [`Cursor::next`] or [`Cursor::previous`] does it.
+    pub(crate) fn burst_on(
+        &mut self,
+        entries_max: usize,
+        is_forward: bool,
+    ) -> Result<Option<usize>> {
         let state = self.shared.state().borrow();
         if self.body.place != Place::At {
             return Ok(None);
         }
         let Some(iterator) = self.body.at_hand(&state) else { return Ok(None) };
         self.burst.begin(entries_max, BURST_BYTES_MAX);
-        self.behind = match iterator.next_many(&mut self.burst) {
+        let stepped = match is_forward {
+            true => iterator.next_many(&mut self.burst),
+            false => iterator.prev_many(&mut self.burst),
+        };
+        self.behind = match stepped {
             Ok(true) => None,
             Ok(false) => Some(Ok(())),
             Err(error) => Some(Err(error)),
@@ -351,6 +374,164 @@ impl TreeCursor {
         let behind = self.behind.take();
         self.body.arrive(behind.is_none());
         behind.unwrap_or(Ok(())).map(|()| self.body.place == Place::At)
+    }
+
+    /// The page that the cursor is in.
+    pub(crate) fn page(&self) -> Option<&Page> {
+        self.page.as_deref()
+    }
+
+    /// Leaves the page from its entry `at`, where the cursor is then.
+    pub(crate) fn leave_page(&mut self, at: usize) {
+        let Some(page) = self.page.take() else { return };
+        let (key, record) = page.entry(at);
+        let body = &mut self.body;
+        body.key.clear();
+        body.key.extend_from_slice(key);
+        body.record.clear();
+        body.record.extend_from_slice(record);
+        (body.is_aligned, body.place, body.source) = (false, Place::At, Source::Buffer);
+    }
+
+    /// Leaves the page, if it is in one, to go elsewhere.
+    pub(crate) fn forget_page(&mut self) {
+        if self.page.take().is_some() {
+            self.body.leave();
+            self.body.is_aligned = false;
+        }
+    }
+
+    /// The page that says what is at the cursor's own key, made if that is worth it.
+    fn page_of_key(&mut self, is_whole: bool) -> Result<Option<Rc<Page>>> {
+        let mut state = self.shared.state().borrow_mut();
+        let (root, body) = (self.body.root, &mut self.body);
+        let Some(pages) = state.pages() else { return Ok(None) };
+        let bytes_of = |root| self.shared.database().tree_bytes(root);
+        let page = match pages.find(root, &body.key, bytes_of) {
+            Known::Page(page) => Some(page),
+            Known::Nothing => return Ok(None),
+            Known::Worth => {
+                body.open(&mut state)?;
+                let iterator = &mut body.iterator.as_mut().expect("just opened").iterator;
+                let pages = state.pages().expect("it has pages");
+                pages.make(root, &body.key, self.columns.is_none(), iterator)?
+            }
+        };
+        if page.is_some() && (is_whole || !self.is_tree_noted) {
+            state.note_page_read(root, is_whole.then_some(&body.key));
+            self.is_tree_noted |= !is_whole;
+        }
+        Ok(page)
+    }
+
+    /// Goes to a row by pages: to which entry, or to a gap with `None`. `None` if they do not say:
+    /// then [`TreeCursor::seek_encoded`] goes on.
+    pub(crate) fn seek_row_in_page(&mut self, rowid: i64) -> Result<Option<Option<usize>>> {
+        self.refuse_unless_rows()?;
+        self.body.key.clear();
+        self.body.key.extend_from_slice(&row_key(self.body.root, rowid));
+        self.seek_in_page(true)
+    }
+
+    /// As [`TreeCursor::seek_row_in_page`], to the first entry that begins with these fields.
+    pub(crate) fn seek_key_in_page(
+        &mut self,
+        fields: &[Field<'_>],
+    ) -> Result<Option<Option<usize>>> {
+        let is_whole = self.encode(fields)?;
+        self.seek_in_page(is_whole)
+    }
+
+    /// Encodes the key to seek by; true if the fields are all that entries have.
+    fn encode(&mut self, fields: &[Field<'_>]) -> Result<bool> {
+        let columns = self.columns.as_ref().ok_or_else(no_columns)?;
+        self.body.key.clear();
+        self.body.key.extend_from_slice(&prefix(self.body.root));
+        encode(&mut self.body.key, columns, fields);
+        Ok(fields.len() >= columns.len())
+    }
+
+    /// Goes to the row, or to the first entry with the fields, whose key is encoded.
+    pub(crate) fn seek_encoded(&mut self, sought: Sought) -> Result<Found> {
+        let mut state = self.shared.state().borrow_mut();
+        let (root, body) = (self.body.root, &mut self.body);
+        let is_behind = match sought {
+            Sought::Row(rowid) => state.last_row(root).is_some_and(|last| last < rowid),
+            Sought::Fields(_) => state.is_behind_all(root, &body.key),
+        };
+        let is_part = matches!(sought, Sought::Fields(count)
+            if self.columns.as_ref().is_some_and(|columns| count < columns.len()));
+        match (is_behind, is_part) {
+            (true, _) => Ok(body.go_to_gap()),
+            (false, false) => body.seek_whole(&state),
+            (false, true) => body.seek_first(&mut state),
+        }
+    }
+
+    fn seek_in_page(&mut self, is_whole: bool) -> Result<Option<Option<usize>>> {
+        let Some(page) = self.page_of_key(is_whole)? else { return Ok(None) };
+        let key = &self.body.key;
+        let (at, is_there) = page.place_of(key);
+        if is_there || !is_whole && at < page.shown().len() && page.entry(at).0.starts_with(key) {
+            self.page = Some(page);
+            return Ok(Some(Some(at)));
+        }
+        if !is_whole && at == page.shown().len() && page.to().is_some() {
+            // It may be right behind the page.
+            return Ok(None);
+        }
+        self.body.go_to_gap();
+        Ok(Some(None))
+    }
+
+    /// Goes by pages to the first entry, or to the one behind a gap: to which one, or to none with
+    /// `None`. `None` if they do not say.
+    pub(crate) fn step_in_page(&mut self, to_first: bool) -> Result<Option<Option<usize>>> {
+        if to_first {
+            self.body.key.clear();
+            self.body.key.extend_from_slice(&prefix(self.body.root));
+        } else if !matches!(self.body.place, Place::Gap | Place::GapAtStart) {
+            return Ok(None);
+        }
+        let Some(page) = self.page_of_key(false)? else { return Ok(None) };
+        let (at, _) = page.place_of(&self.body.key);
+        Ok(self.enter_page(page, at))
+    }
+
+    /// Goes on behind the page, from its last entry, as [`TreeCursor::step_in_page`] does.
+    pub(crate) fn pass_page(&mut self) -> Result<Option<Option<usize>>> {
+        let Some(page) = self.page.take() else { return Ok(None) };
+        let root = self.body.root;
+        let next = page.to().map(|to| {
+            let mut state = self.shared.state().borrow_mut();
+            let bytes_of = |root| self.shared.database().tree_bytes(root);
+            let Known::Page(next) = state.pages()?.find(root, to, bytes_of) else { return None };
+            let (at, _) = next.place_of(to);
+            Some((next, at))
+        });
+        let passed = match next {
+            None => self.enter_page(Rc::clone(&page), page.shown().len()),
+            Some(Some((next, at))) => self.enter_page(next, at),
+            Some(None) => None,
+        };
+        if passed.is_none() {
+            self.page = Some(page);
+        }
+        Ok(passed)
+    }
+
+    /// Enters a page at entry `at`.
+    fn enter_page(&mut self, page: Rc<Page>, at: usize) -> Option<Option<usize>> {
+        if at < page.shown().len() {
+            self.page = Some(page);
+            return Some(Some(at));
+        }
+        if page.to().is_some() {
+            return None;
+        }
+        self.body.leave();
+        self.body.is_aligned = false;
+        Some(None)
     }
 
     /// A rowid for a row to append, if transactions write beside others; the cursor is nowhere
@@ -429,32 +610,20 @@ impl Cursor for TreeCursor {
 
     fn seek_row(&mut self, rowid: i64) -> Result<Found> {
         self.refuse_unless_rows()?;
-        let body = &mut self.body;
-        body.key.clear();
-        body.key.extend_from_slice(&row_key(body.root, rowid));
-        let state = self.shared.state().borrow();
-        if state.last_row(body.root).is_some_and(|last| last < rowid) {
-            return Ok(body.go_to_gap());
-        }
-        body.seek_whole(&state)
+        self.body.key.clear();
+        self.body.key.extend_from_slice(&row_key(self.body.root, rowid));
+        self.seek_encoded(Sought::Row(rowid))
     }
 
     fn seek_key(&mut self, fields: &[Field<'_>], equal: Equal) -> Result<Found> {
-        let columns = self.columns.as_ref().ok_or_else(no_columns)?;
-        let body = &mut self.body;
-        body.key.clear();
-        body.key.extend_from_slice(&prefix(body.root));
-        encode(&mut body.key, columns, fields);
-        let mut state = self.shared.state().borrow_mut();
+        self.encode(fields)?;
         match equal {
-            Equal::Equal if state.is_behind_all(body.root, &body.key) => Ok(body.go_to_gap()),
-            Equal::Equal if fields.len() >= columns.len() => body.seek_whole(&state),
-            Equal::Equal => body.seek_first(&mut state),
+            Equal::Equal => self.seek_encoded(Sought::Fields(fields.len())),
             Equal::Before | Equal::Behind => {
                 if equal == Equal::Before {
-                    body.key.push(BEHIND);
+                    self.body.key.push(BEHIND);
                 }
-                Ok(body.go_to_gap())
+                Ok(self.body.go_to_gap())
             }
         }
     }

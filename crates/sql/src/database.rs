@@ -12,7 +12,7 @@
 use crate::aside::Spilled;
 use crate::failure::{Failure, Result, code};
 use crate::keyspaces::Keyspaces;
-use crate::layout::{HEADER_KEY, Header};
+use crate::layout::{HEADER_KEY, Header, range};
 use crate::results::{Results, Written};
 use crate::spill::{self, Failed};
 use crate::view::{Kept, Slot, View};
@@ -248,6 +248,11 @@ impl Database {
     /// Results of statements that are kept, if any are.
     pub(crate) fn results(&self) -> Option<&Arc<Results>> {
         self.results.as_ref()
+    }
+
+    /// About how many bytes a tree has, as far as it is known at once.
+    pub(crate) fn tree_bytes(&self, root: u32) -> u64 {
+        self.ordered.range_size(&range(root)).bytes
     }
 
     /// Commits since the database was opened.

@@ -1,11 +1,11 @@
 //! The calls of `shim/silica_store.h` with cursors, which says what each does. Callers uphold the
 //! rules in `ffi.rs`.
 //!
-//! Many steps forwards in a row become a burst: its entries are copied at once, and C goes through
+//! Many steps in a row one way become a burst: its entries are copied at once, and C goes through
 //! them without a call. Every other call ends the burst where C has come to.
 
-use crate::cursor::TreeCursor;
-use crate::encoding::Column;
+use crate::cursor::{Sought, TreeCursor};
+use crate::encoding::{Column, Field};
 use crate::failure::{Result, code};
 use crate::ffi::{
     SilicaColumn, SilicaDb, SilicaField, Words, column, guard, set, slice, with_fields,
@@ -22,16 +22,21 @@ pub(crate) struct SilicaCursor {
     words: Words,
 }
 
-/// A cursor and its burst. C reads the first three fields, and counts `at` up.
+/// A cursor and its burst. C reads the first four fields, and counts `at` up.
 #[repr(C)]
 struct Steps {
     /// Of `burst`.
     entries: *const SilicaEntry,
+    /// Entries of a burst forwards, and of one backwards: at least one of the two is 0.
     count: u32,
+    count_back: u32,
     at: u32,
     burst: Vec<SilicaEntry>,
-    /// Steps forwards in a row.
+    /// The cursor is in a page, of which these are the entries.
+    is_page: bool,
+    /// Steps in a row one way, and whether that is forwards.
     in_a_row: u32,
+    is_forward: bool,
     /// So many are made one by one.
     steps_min: u32,
     /// Entries of the next burst.
@@ -51,9 +56,12 @@ impl Steps {
         Steps {
             entries: null(),
             count: 0,
+            count_back: 0,
             at: 0,
             burst: Vec::new(),
+            is_page: false,
             in_a_row: 0,
+            is_forward: true,
             steps_min: STEPS_MIN,
             burst_len: BURST_MIN,
             cursor,
@@ -64,37 +72,139 @@ impl Steps {
     #[inline]
     fn settle(&mut self) {
         self.in_a_row = 0;
-        if self.count > 0 {
+        if self.len() > 0 {
             self.leave_burst();
         }
     }
 
+    /// Entries of the burst that the cursor is in.
+    #[inline]
+    fn len(&self) -> u32 {
+        self.count | self.count_back
+    }
+
     fn leave_burst(&mut self) {
-        let is_amid = self.at + 1 < self.count;
+        if self.is_page {
+            self.cursor.leave_page(self.at as usize);
+            self.leave();
+            return;
+        }
+        let is_amid = self.at + 1 < self.len();
         self.cursor.leave_burst(self.at as usize);
-        (self.count, self.at) = (0, 0);
+        self.leave();
         if is_amid {
             self.steps_min = (4 * self.steps_min).min(STEPS_MIN_MAX);
             self.burst_len = BURST_MIN;
         }
     }
 
-    /// One entry on; false if there is none.
-    fn step(&mut self) -> Result<bool> {
-        if self.at + 1 < self.count {
+    /// The cursor is in no burst and no page.
+    #[inline]
+    fn leave(&mut self) {
+        (self.count, self.count_back, self.at) = (0, 0, 0);
+        self.is_page = false;
+    }
+
+    /// Before a move to elsewhere: ends the burst, or leaves the page.
+    #[inline]
+    fn begin_seek(&mut self) {
+        if self.is_page {
+            self.cursor.forget_page();
+            self.leave();
+            self.in_a_row = 0;
+        } else {
             self.settle();
-        } else if self.count > 0 {
-            (self.count, self.at) = (0, 0);
+        }
+    }
+
+    /// The cursor is at entry `at` of its page, or has come to none with `None`; true if it is at
+    /// one.
+    #[inline]
+    fn enter_page(&mut self, at: Option<usize>) -> bool {
+        if let (Some(at), Some(page)) = (at, self.cursor.page()) {
+            let shown = page.shown();
+            (self.entries, self.count) = (shown.as_ptr(), shown.len() as u32);
+            (self.count_back, self.at, self.is_page) = (0, at as u32, true);
+            return true;
+        }
+        false
+    }
+
+    /// To the first entry.
+    fn first(&mut self) -> Result<bool> {
+        match self.cursor.step_in_page(true)? {
+            Some(at) => Ok(self.enter_page(at)),
+            None => self.cursor.first(),
+        }
+    }
+
+    fn found(is_there: bool) -> Found {
+        if is_there { Found::Here } else { Found::Before }
+    }
+
+    fn seek_row(&mut self, rowid: i64) -> Result<Found> {
+        match self.cursor.seek_row_in_page(rowid)? {
+            Some(at) => Ok(Self::found(self.enter_page(at))),
+            None => self.cursor.seek_encoded(Sought::Row(rowid)),
+        }
+    }
+
+    fn seek_key(&mut self, fields: &[Field<'_>], equal: Equal) -> Result<Found> {
+        if equal != Equal::Equal {
+            return self.cursor.seek_key(fields, equal);
+        }
+        match self.cursor.seek_key_in_page(fields)? {
+            Some(at) => Ok(Self::found(self.enter_page(at))),
+            None => self.cursor.seek_encoded(Sought::Fields(fields.len())),
+        }
+    }
+
+    /// One step on from the last entry of a page; `None` if no page says where that leads, and the
+    /// page is left.
+    fn pass_page(&mut self) -> Result<Option<bool>> {
+        let passed = self.cursor.pass_page()?;
+        let last = self.at as usize;
+        self.leave();
+        match passed {
+            Some(at) => Ok(Some(self.enter_page(at))),
+            None => {
+                self.cursor.leave_page(last);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Hands out the entry here, if it is at hand.
+    fn show(&self, entry: *mut SilicaEntry) -> Result<()> {
+        match self.cursor.page().and_then(|page| page.shown().get(self.at as usize)) {
+            Some(shown) => set(entry, *shown),
+            None => show(&self.cursor, entry),
+        }
+    }
+
+    /// One entry on, or back; false if there is none.
+    fn step(&mut self, is_forward: bool) -> Result<bool> {
+        if self.is_forward != is_forward || self.at + 1 < self.len() {
+            self.settle();
+            self.is_forward = is_forward;
+        } else if self.is_page {
+            if let Some(is_there) = self.pass_page()? {
+                return Ok(is_there);
+            }
+        } else if self.len() > 0 {
+            self.leave();
             if !self.cursor.pass_burst()? {
                 return Ok(false);
             }
+        } else if is_forward && let Some(at) = self.cursor.step_in_page(false)? {
+            return Ok(self.enter_page(at));
         }
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row <= self.steps_min {
-            return self.cursor.next();
+            return self.step_one();
         }
-        let Some(count) = self.cursor.next_burst(self.burst_len)? else {
-            return self.cursor.next();
+        let Some(count) = self.cursor.burst_on(self.burst_len, is_forward)? else {
+            return self.step_one();
         };
         if count == 0 {
             return Ok(false);
@@ -106,8 +216,13 @@ impl Steps {
             record: record.as_ptr(),
             size: record.len() as u32,
         }));
-        (self.entries, self.count, self.at) = (self.burst.as_ptr(), count as u32, 0);
+        (self.entries, self.at) = (self.burst.as_ptr(), 0);
+        *if is_forward { &mut self.count } else { &mut self.count_back } = count as u32;
         Ok(true)
+    }
+
+    fn step_one(&mut self) -> Result<bool> {
+        if self.is_forward { self.cursor.next() } else { self.cursor.previous() }
     }
 }
 
@@ -130,6 +245,18 @@ fn with_cursor(
         Some(SilicaCursor { steps, words }) => {
             steps.settle();
             guard(Some(words), || call(&mut steps.cursor))
+        }
+    }
+}
+
+/// As [`with_cursor`], for a move to elsewhere.
+fn with_steps(cursor: *mut SilicaCursor, call: impl FnOnce(&mut Steps) -> Result<c_int>) -> c_int {
+    // SAFETY: null or an open cursor that no other thread uses, by rule 1.
+    match unsafe { cursor.as_mut() } {
+        None => code::MISUSE,
+        Some(SilicaCursor { steps, words }) => {
+            steps.begin_seek();
+            guard(Some(words), || call(steps))
         }
     }
 }
@@ -197,9 +324,9 @@ pub(crate) unsafe extern "C" fn silica_sql_cursor_first(
     is_empty: *mut c_int,
     entry: *mut SilicaEntry,
 ) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(is_empty, c_int::from(!cursor.first()?))?;
-        show(cursor, entry)?;
+    with_steps(cursor, |steps| {
+        set(is_empty, c_int::from(!steps.first()?))?;
+        steps.show(entry)?;
         Ok(code::OK)
     })
 }
@@ -233,24 +360,33 @@ pub(crate) unsafe extern "C" fn silica_sql_cursor_new_rowid(
     })
 }
 
+/// One entry on, or back.
+///
+/// # Safety
+/// As of every function here.
+unsafe fn step(cursor: *mut SilicaCursor, entry: *mut SilicaEntry, is_forward: bool) -> c_int {
+    // SAFETY: null or an open cursor that no other thread uses, by rule 1.
+    let Some(SilicaCursor { steps, words }) = (unsafe { cursor.as_mut() }) else {
+        return code::MISUSE;
+    };
+    guard(Some(words), || {
+        let is_there = steps.step(is_forward)?;
+        match steps.burst.first().filter(|_| steps.len() > 0 && !steps.is_page) {
+            Some(first) => set(entry, *first)?,
+            None => steps.show(entry)?,
+        }
+        Ok(done_unless(is_there))
+    })
+}
+
 /// One entry on.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn silica_sql_cursor_next(
     cursor: *mut SilicaCursor,
     entry: *mut SilicaEntry,
 ) -> c_int {
-    // SAFETY: null or an open cursor that no other thread uses, by rule 1.
-    let Some(SilicaCursor { steps, words }) = (unsafe { cursor.as_mut() }) else {
-        return code::MISUSE;
-    };
-    guard(Some(words), || {
-        let is_there = steps.step()?;
-        match steps.burst.first().filter(|_| steps.count > 0) {
-            Some(first) => set(entry, *first)?,
-            None => show(&steps.cursor, entry)?,
-        }
-        Ok(done_unless(is_there))
-    })
+    // SAFETY: as the caller says.
+    unsafe { step(cursor, entry, true) }
 }
 
 /// One entry back.
@@ -259,11 +395,8 @@ pub(crate) unsafe extern "C" fn silica_sql_cursor_previous(
     cursor: *mut SilicaCursor,
     entry: *mut SilicaEntry,
 ) -> c_int {
-    with_cursor(cursor, |cursor| {
-        let is_there = cursor.previous()?;
-        show(cursor, entry)?;
-        Ok(done_unless(is_there))
-    })
+    // SAFETY: as the caller says.
+    unsafe { step(cursor, entry, false) }
 }
 
 fn where_is(found: Found) -> c_int {
@@ -282,9 +415,9 @@ pub(crate) unsafe extern "C" fn silica_sql_cursor_seek_row(
     place: *mut c_int,
     entry: *mut SilicaEntry,
 ) -> c_int {
-    with_cursor(cursor, |cursor| {
-        set(place, where_is(cursor.seek_row(rowid)?))?;
-        show(cursor, entry)?;
+    with_steps(cursor, |steps| {
+        set(place, where_is(steps.seek_row(rowid)?))?;
+        steps.show(entry)?;
         Ok(code::OK)
     })
 }
@@ -304,11 +437,11 @@ pub(crate) unsafe extern "C" fn silica_sql_cursor_seek_key(
         1.. => Equal::Behind,
         _ => Equal::Before,
     };
-    with_cursor(cursor, |cursor| {
+    with_steps(cursor, |steps| {
         // SAFETY: by rule 3.
-        let found = unsafe { with_fields(fields, count, |fields| cursor.seek_key(fields, equal)) };
+        let found = unsafe { with_fields(fields, count, |fields| steps.seek_key(fields, equal)) };
         set(place, where_is(found?))?;
-        show(cursor, entry)?;
+        steps.show(entry)?;
         Ok(code::OK)
     })
 }

@@ -24,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod aside;
+mod buffers;
 mod connection;
 mod cursor;
 mod database;
@@ -49,6 +50,7 @@ mod long_keys;
 pub mod marker;
 mod objects;
 mod overlay;
+mod pages;
 mod reads;
 mod registry;
 mod rehearsal;

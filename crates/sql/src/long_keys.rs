@@ -287,13 +287,22 @@ impl Entries {
 
     /// As [`EntryIter::next_many`].
     pub(crate) fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
-        let is_there = self.step_many(burst);
+        let is_there = self.step_many(burst, true);
         self.reach(is_there, true)
     }
 
-    fn step_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+    /// As [`EntryIter::prev_many`].
+    pub(crate) fn prev_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        let is_there = self.step_many(burst, false);
+        self.reach(is_there, false)
+    }
+
+    fn step_many(&mut self, burst: &mut EntryBurst, is_forward: bool) -> Result<bool> {
         if self.group.is_none() {
-            let is_there = self.stored.next_many(burst)?;
+            let is_there = match is_forward {
+                true => self.stored.next_many(burst)?,
+                false => self.stored.prev_many(burst)?,
+            };
             if burst.key_bytes_max() <= LONG_KEY_BYTES {
                 return Ok(is_there);
             }
@@ -303,14 +312,17 @@ impl Entries {
             // From there on one by one.
             let first = burst.key(long).to_vec();
             burst.truncate(long);
-            let is_there = self.stored.seek(&first)?;
-            if !self.arrive(is_there, true)? {
+            let is_there = match is_forward {
+                true => self.stored.seek(&first)?,
+                false => self.stored.seek_for_prev(&first)?,
+            };
+            if !self.arrive(is_there, is_forward)? {
                 return Ok(false);
             }
             burst.push(self.key(), self.record());
         }
         while !burst.is_full() {
-            if !self.step(true)? {
+            if !self.step(is_forward)? {
                 return Ok(false);
             }
             burst.push(self.key(), self.record());

@@ -143,12 +143,16 @@ impl Results {
 
     /// An entry was read, or found missing, at moment `number`.
     pub(crate) fn note_read(&self, recording: &mut Recording, number: Option<u64>, key: &[u8]) {
-        self.note(recording, number, self.place(key));
+        if !recording.is_void {
+            self.note(recording, number, self.place(key));
+        }
     }
 
     /// A range of a tree was read.
     pub(crate) fn note_tree_read(&self, recording: &mut Recording, number: Option<u64>, root: u32) {
-        self.note(recording, number, self.of_tree(root));
+        if !recording.is_void {
+            self.note(recording, number, self.of_tree(root));
+        }
     }
 
     fn note(&self, recording: &mut Recording, number: Option<u64>, place: u32) {

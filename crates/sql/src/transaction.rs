@@ -8,19 +8,20 @@
 //! 4. A transaction that writes beside others notes what it reads (`reads.rs`), from the first read
 //!    of its snapshot on; what is remembered of earlier ones is of no use to it.
 
+use crate::buffers::{BUFFER_BYTES_MAX, BUFFERS_MAX, Buffers};
 use crate::database::Database;
-use crate::encoding::Column;
 use crate::failure::{Failure, Result, code};
 use crate::last::LastEntries;
 use crate::layout::{Header, all_ranges, range, row_key, rowid_of, tree_key};
 use crate::long_keys::{Entries, is_long, split_value, stored_key};
+use crate::pages::Pages;
 use crate::reads::{Reads, Walker};
 use crate::registry::Handle;
 use crate::results::{Recording, Results, Written};
 use crate::storage::{META_CONTENT_VERSION, META_COUNT, META_DATA_VERSION};
 use crate::view::{Idle, IdleIterators, Kept, Slot, View};
 use crate::writing::Writing;
-use silica::engine::{EntryBurst, EntryIter, SnapshotExt};
+use silica::engine::{EntryIter, SnapshotExt};
 use silica::{EntryRef, KeyRange};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,22 +33,6 @@ enum Phase {
     Idle,
     Reads(Arc<View>),
     Writes(Box<Writing>),
-}
-
-/// Memory of cursors that is kept for the next ones: a statement opens its cursors anew each time
-/// that it runs.
-const BUFFERS_MAX: usize = 8;
-/// Larger ones are given back.
-const BUFFER_BYTES_MAX: usize = 64 << 10;
-
-/// Memory of a cursor.
-#[derive(Default)]
-pub(crate) struct Buffers {
-    pub(crate) key: Vec<u8>,
-    pub(crate) record: Vec<u8>,
-    pub(crate) written: Vec<u8>,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) burst: EntryBurst,
 }
 
 /// See the module's documentation.
@@ -63,6 +48,8 @@ pub(crate) struct State {
     last: LastEntries,
     /// Iterators of the view that is read.
     idle: IdleIterators,
+    /// Of the view that is read.
+    pages: Pages,
     buffers: Vec<Buffers>,
     results: Option<Arc<Results>>,
     /// What is read, if transactions write beside others.
@@ -87,6 +74,7 @@ impl State {
     fn enter(&mut self, phase: Phase) -> Phase {
         self.generation += 1;
         self.idle.clear();
+        self.pages.clear();
         let number = match &phase {
             Phase::Reads(view) => Some(view.number),
             Phase::Writes(writing) => Some(writing.view.number),
@@ -264,6 +252,21 @@ impl State {
         }
     }
 
+    /// Pages; `None` if this transaction has none.
+    #[inline]
+    pub(crate) fn pages(&mut self) -> Option<&mut Pages> {
+        let has_pages = matches!(self.phase, Phase::Reads(_)) && self.reads.is_none();
+        has_pages.then_some(&mut self.pages)
+    }
+
+    /// Tells that a page is read: where `key` would be, or anything of the tree.
+    pub(crate) fn note_page_read(&self, root: u32, key: Option<&[u8]>) {
+        self.note_read(|results, recording, number| match key {
+            Some(key) => results.note_read(recording, number, key),
+            None => results.note_tree_read(recording, number, root),
+        });
+    }
+
     /// An iterator over a tree, which sees later writes of this transaction, too.
     pub(crate) fn iterate(&mut self, root: u32) -> Result<Idle> {
         self.note_read(|results, recording, number| {
@@ -439,7 +442,8 @@ impl Shared {
     pub(crate) fn new(database: Handle, is_read_only: bool) -> Self {
         let is_read_only = is_read_only || database.is_read_only;
         let slot = database.add_slot();
-        let state = State { results: database.results().cloned(), ..State::default() };
+        let (results, pages) = (database.results().cloned(), Pages::new(database.spill_bytes));
+        let state = State { results, pages, ..State::default() };
         Shared { state: RefCell::new(state), slot, database, is_read_only }
     }
 

@@ -9,6 +9,7 @@
 //! 3. Bounds are kept as "from this key on" and "before this key".
 
 mod ahead;
+mod behind;
 
 use crate::contents::Contents;
 use crate::deleted::deleted_at;
@@ -523,20 +524,24 @@ impl<D: Device, W: Deref<Target = Contents<D>>> Iter<D, W> {
                 self.enter_before(Some(&target))?;
                 continue;
             };
-            let deleted = self.entered.as_ref().map_or(&[][..], |entered| &entered.view.deleted);
-            let is_hidden = deleted_at(deleted, &self.copied.key, self.snapshot.position)
-                > self.copied.sequence;
-            if is_seen
-                && !is_hidden
-                && !self.is_gone(self.copied.flags, self.copied.expires_unix_ms)
-            {
-                return self.settled_at(At::Copied, self.copied.flags);
-            }
-            if is_seen {
-                // The copy tells no longer where it was.
-                self.note_skipped(last, (self.copied.sequence, self.copied.expires_unix_ms));
+            if is_seen && self.settled_at_copied(last)? {
+                return Ok(true);
             }
         }
+    }
+
+    /// All sources are before the copied version: settles at it, if it is an entry. It is of
+    /// `source`.
+    fn settled_at_copied(&mut self, source: usize) -> Result<bool> {
+        let Copied { sequence, flags, expires_unix_ms, .. } = self.copied;
+        let deleted = self.entered.as_ref().map_or(&[][..], |entered| &entered.view.deleted);
+        let is_hidden = deleted_at(deleted, &self.copied.key, self.snapshot.position) > sequence;
+        if !is_hidden && !self.is_gone(flags, expires_unix_ms) {
+            return self.settled_at(At::Copied, flags);
+        }
+        // The copy tells no longer where it was.
+        self.note_skipped(source, (sequence, expires_unix_ms));
+        Ok(false)
     }
 
     /// Copies the newest version of the copied key that the snapshot sees, and has all sources
@@ -659,6 +664,19 @@ impl<D: Device, W: Deref<Target = Contents<D>> + Send + Sync> EntryIter for Iter
             }
             At::Copied => self.settle_backward(),
         }
+    }
+
+    fn prev_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        while !burst.is_full() {
+            if self.run_behind(burst)? {
+                continue;
+            }
+            if !self.prev()? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(self.at != At::Nowhere)
     }
 
     #[inline]

@@ -361,13 +361,37 @@ impl<D: Device> Iter<D> {
         self.settle()
     }
 
-    /// True if what is below is all that there is from here on.
-    fn is_plain(&self) -> bool {
+    /// True if what is below is all that there is from here on this way.
+    fn is_plain(&self, way: Way) -> bool {
         let last = self.sources.len() - 1;
         self.here == Some(last)
-            && self.way == Way::Up
+            && self.way == way
             && self.hides.is_empty()
             && self.sources[..last].iter().all(|source| !source.is_there)
+    }
+
+    fn step_many(&mut self, way: Way, burst: &mut EntryBurst) -> Result<bool> {
+        if self.is_plain(way) {
+            self.here = None;
+            let last = self.sources.len() - 1;
+            let Source { at: At::Below(below), is_there, .. } = &mut self.sources[last] else {
+                unreachable!("what is below is the last source");
+            };
+            *is_there = false;
+            *is_there = match way {
+                Way::Up => below.next_many(burst)?,
+                Way::Down => below.prev_many(burst)?,
+            };
+            self.here = is_there.then_some(last);
+            return Ok(*is_there);
+        }
+        while !burst.is_full() {
+            if !self.step(way)? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(true)
     }
 }
 
@@ -397,24 +421,11 @@ impl<D: Device> EntryIter for Iter<D> {
     }
 
     fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
-        if self.is_plain() {
-            self.here = None;
-            let last = self.sources.len() - 1;
-            let Source { at: At::Below(below), is_there, .. } = &mut self.sources[last] else {
-                unreachable!("what is below is the last source");
-            };
-            *is_there = false;
-            *is_there = below.next_many(burst)?;
-            self.here = is_there.then_some(last);
-            return Ok(*is_there);
-        }
-        while !burst.is_full() {
-            if !self.step(Way::Up)? {
-                return Ok(false);
-            }
-            burst.push(self.key(), self.entry().value);
-        }
-        Ok(true)
+        self.step_many(Way::Up, burst)
+    }
+
+    fn prev_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        self.step_many(Way::Down, burst)
     }
 
     fn prev(&mut self) -> Result<bool> {

@@ -203,6 +203,31 @@ impl Cursor {
         }
         settled
     }
+
+    fn step_many(&mut self, way: Way, burst: &mut EntryBurst) -> Result<bool> {
+        let writes = Arc::clone(&self.writes);
+        while !burst.is_full() {
+            let writes = read(&writes);
+            if matches!(self.at, At::Below) && self.way == way && writes.is_empty() {
+                self.at = At::Nowhere;
+                self.below_is_there = false;
+                self.below_is_there = match way {
+                    Way::Up => self.below.next_many(burst)?,
+                    Way::Down => self.below.prev_many(burst)?,
+                };
+                if self.below_is_there {
+                    self.at = At::Below;
+                }
+                return Ok(self.below_is_there);
+            }
+            drop(writes);
+            if !self.step(way)? {
+                return Ok(false);
+            }
+            burst.push(self.key(), self.entry().value);
+        }
+        Ok(true)
+    }
 }
 
 impl EntryIter for Cursor {
@@ -227,25 +252,11 @@ impl EntryIter for Cursor {
     }
 
     fn next_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
-        let writes = Arc::clone(&self.writes);
-        while !burst.is_full() {
-            let writes = read(&writes);
-            if matches!(self.at, At::Below) && self.way == Way::Up && writes.is_empty() {
-                self.at = At::Nowhere;
-                self.below_is_there = false;
-                self.below_is_there = self.below.next_many(burst)?;
-                if self.below_is_there {
-                    self.at = At::Below;
-                }
-                return Ok(self.below_is_there);
-            }
-            drop(writes);
-            if !self.step(Way::Up)? {
-                return Ok(false);
-            }
-            burst.push(self.key(), self.entry().value);
-        }
-        Ok(true)
+        self.step_many(Way::Up, burst)
+    }
+
+    fn prev_many(&mut self, burst: &mut EntryBurst) -> Result<bool> {
+        self.step_many(Way::Down, burst)
     }
 
     fn prev(&mut self) -> Result<bool> {

@@ -9,6 +9,7 @@ mod long_keys;
 mod memory;
 mod model;
 mod objects;
+mod pages;
 mod same;
 mod spill;
 mod sql;

@@ -160,6 +160,10 @@ fn walk(store: &mut Store, iter: &mut dyn EntryIter, range: &KeyRange, live: &Mo
                 true => burst.begin_keys(count, 1 << 20),
                 false => burst.begin(count, 1 << 20),
             }
+            if store.prng.one_in(3) {
+                at = walk_back(iter, &mut burst, count, &within[..place], of_keys);
+                continue;
+            }
             let is_there = iter.next_many(&mut burst).expect("a burst");
             let wanted = &within[place + 1..within.len().min(place + 1 + count)];
             let keys: Vec<&[u8]> = burst.iter().map(|(key, _)| key).collect();
@@ -170,6 +174,24 @@ fn walk(store: &mut Store, iter: &mut dyn EntryIter, range: &KeyRange, live: &Mo
             at = is_there.then_some(place + count);
         }
     }
+}
+
+/// A burst backwards; where it comes to among `before`, the entries before the one that it is at.
+fn walk_back(
+    iter: &mut dyn EntryIter,
+    burst: &mut EntryBurst,
+    count: usize,
+    before: &[(&Vec<u8>, &Vec<u8>)],
+    of_keys: bool,
+) -> Option<usize> {
+    let is_there = iter.prev_many(burst).expect("a burst");
+    let wanted = &before[before.len().saturating_sub(count)..];
+    let keys = burst.iter().map(|(key, _)| key);
+    assert!(keys.eq(wanted.iter().rev().map(|(key, _)| &key[..])), "before {}", before.len());
+    let values = burst.iter().map(|(_, value)| value);
+    assert!(of_keys || values.eq(wanted.iter().rev().map(|(_, value)| &value[..])));
+    assert_eq!(is_there, wanted.len() == count);
+    is_there.then(|| before.len() - count)
 }
 
 #[derive(Default)]
