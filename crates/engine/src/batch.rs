@@ -189,6 +189,16 @@ impl<'a> WriteBatch<'a> {
     }
 }
 
+impl<'a> FromIterator<Op<'a>> for WriteBatch<'a> {
+    fn from_iter<I: IntoIterator<Item = Op<'a>>>(ops: I) -> Self {
+        let mut batch = WriteBatch::new();
+        for op in ops {
+            batch.push(op);
+        }
+        batch
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -156,7 +156,7 @@ pub trait Optimistic: Engine {
     /// An update ends with this error.
     fn note_error(&self, _error: &Error) {}
 
-    /// [`Atomic::publishes_in_order`].
+    /// True if batches become visible in the order of their operations: [`Atomic::order_epoch`].
     fn publishes_in_order(&self) -> bool {
         false
     }
@@ -199,8 +199,8 @@ impl<E: Optimistic> Atomic for E {
         write_expecting(self, expected, ops, durability).inspect_err(|error| self.note_error(error))
     }
 
-    fn publishes_in_order(&self) -> bool {
-        Optimistic::publishes_in_order(self)
+    fn order_epoch(&self) -> Option<u64> {
+        self.publishes_in_order().then_some(0)
     }
 
     fn settle(&self) {
@@ -300,10 +300,7 @@ fn write_expecting<E: Optimistic>(
     durability: Durability,
 ) -> Result<bool> {
     let keys: Vec<&[u8]> = expected.iter().map(|expected| expected.key).collect();
-    let mut batch = WriteBatch::new();
-    for op in ops {
-        batch.push(*op);
-    }
+    let batch: WriteBatch<'_> = ops.iter().copied().collect();
     loop {
         let burst = read_for_update(engine, &keys, WHOLE_BYTES_MAX)?;
         for (expected, place) in expected.iter().zip(&burst.places) {

@@ -152,10 +152,14 @@ pub trait Atomic: Send + Sync {
         Ok(holds)
     }
 
-    /// True if a reader that has seen what one operation of a batch did finds, in reads that begin
-    /// later, what the operations before it in the batch did; [`Atomic::update_all`] writes in the
-    /// order of its keys. So whoever writes what an entry refers to before that entry, in one
-    /// batch, lets readers find it.
+    /// A number if a reader that has seen what one operation of a batch did finds, in reads that
+    /// begin later, what the operations before it in the batch did; [`Atomic::update_all`] writes
+    /// in the order of its keys. So whoever writes what an entry refers to before that entry, in
+    /// one batch, lets readers find it.
+    ///
+    /// The number changes when another engine takes the place of the one that was read, which may
+    /// publish otherwise. Who reads several entries asks before the first and after the last of
+    /// them, and relies on the order only if the number is the same.
     ///
     /// The operations may still become visible one by one. Who has read several entries knows that
     /// they belong together if the entry that the batches write last is the same after a call of
@@ -165,8 +169,8 @@ pub trait Atomic: Send + Sync {
     /// writer:  ── put page ─────────────────── put entry ──
     /// reader:  read entry ── read page ── settle ────────── read entry: it differs
     /// ```
-    fn publishes_in_order(&self) -> bool {
-        false
+    fn order_epoch(&self) -> Option<u64> {
+        None
     }
 
     /// Waits until each batch of which a reader may have seen a part is visible as a whole. Batches

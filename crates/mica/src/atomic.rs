@@ -306,8 +306,8 @@ impl Atomic for Mica {
     }
 
     /// Readers of the buckets of a batch are turned away until all of it is written.
-    fn publishes_in_order(&self) -> bool {
-        true
+    fn order_epoch(&self) -> Option<u64> {
+        Some(0)
     }
 }
 

@@ -191,8 +191,8 @@ impl Atomic for View {
         })
     }
 
-    fn publishes_in_order(&self) -> bool {
-        self.mica.publishes_in_order()
+    fn order_epoch(&self) -> Option<u64> {
+        self.mica.order_epoch()
     }
 }
 

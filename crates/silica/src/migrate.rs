@@ -19,6 +19,7 @@ pub(crate) mod journal;
 mod sorted;
 mod staged;
 mod switch;
+mod updates;
 
 use crate::catalog::{Catalog, MIGRATION, Record};
 use crate::{Keyspace, Silica};

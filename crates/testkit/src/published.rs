@@ -241,7 +241,7 @@ impl<E: Engine> Case<'_, E> {
 
     /// Reads in the order that lets a reader find the pages of an entry, and looks at it again.
     fn read_settled(&self, pages: &[usize]) {
-        if !self.atomic.publishes_in_order() {
+        if self.atomic.order_epoch().is_none() {
             return;
         }
         let before = self.entry();

@@ -299,8 +299,8 @@ impl Atomic for Direct {
         })
     }
 
-    fn publishes_in_order(&self) -> bool {
-        self.engine.as_atomic().is_some_and(Atomic::publishes_in_order)
+    fn order_epoch(&self) -> Option<u64> {
+        self.engine.as_atomic().and_then(Atomic::order_epoch)
     }
 
     fn settle(&self) {

@@ -10,10 +10,11 @@
 //! 4. In the same turn a key is noted in the journal and written to both.
 
 use super::journal::{Journal, Touch};
-use super::switch::{admin, atomic, ordered};
+use super::switch::{admin, ordered};
+use super::updates::atomic;
 use silica_engine::{
-    Durability, Engine, EntryRef, Error, KeyRange, Op, Reads, Result, Snapshot, Update, WriteBatch,
-    keys_of_ranges,
+    Durability, Engine, EntryRef, Error, Expected, KeyRange, Op, Reads, Result, Snapshot, Update,
+    WriteBatch, keys_of_ranges,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -183,6 +184,29 @@ impl Dual {
             },
             |target, ()| apply(target, keys, &last.borrow()),
         )
+    }
+
+    pub(crate) fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Write<bool> {
+        let batch: WriteBatch<'_> = ops.iter().copied().collect();
+        self.both(
+            Touch::Batch(&batch),
+            durability,
+            |source| {
+                let (doomed, source) = (self.doomed(&batch)?, atomic(source)?);
+                let done = source.write_expecting(expected, ops, Durability::Buffered)?;
+                Ok((done, doomed))
+            },
+            |target, (done, doomed)| match done {
+                true => write_to_target(target, &batch, doomed.as_deref()),
+                false => Ok(()),
+            },
+        )
+        .map(|(done, _)| done)
     }
 
     pub(crate) fn clear(&self) -> Write<()> {

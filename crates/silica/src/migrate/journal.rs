@@ -21,7 +21,7 @@ use crate::sealed::Kind;
 use log::{info, warn};
 use silica_base::{Format, checksum, is_zero, read_varint, write_varint};
 use silica_device::{Device, DeviceFile, FileDevice, LogFile, Mode};
-use silica_engine::{Result, WriteBatch};
+use silica_engine::{Op, OpKind, Result, WriteBatch};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -62,6 +62,7 @@ pub(crate) fn target_of_directory(name: &str) -> Option<u64> {
 pub(crate) enum Touch<'t> {
     Keys(&'t [&'t [u8]]),
     Batch(&'t WriteBatch<'t>),
+    Ops(&'t [Op<'t>]),
     /// More than can be named.
     Anything,
 }
@@ -252,6 +253,10 @@ impl Journal {
             Touch::Keys(keys) => keys.iter().for_each(|key| add_key(&mut bytes, key)),
             Touch::Batch(batch) if batch.has_ranges() => return self.distrust(&mut state),
             Touch::Batch(batch) => batch.ops().iter().for_each(|op| add_key(&mut bytes, op.key)),
+            Touch::Ops(ops) if ops.iter().any(|op| matches!(op.kind, OpKind::DeleteRange(_))) => {
+                return self.distrust(&mut state);
+            }
+            Touch::Ops(ops) => ops.iter().for_each(|op| add_key(&mut bytes, op.key)),
             Touch::Anything => return self.distrust(&mut state),
         }
         let kept = self.begin_keys(&mut state).and_then(|()| match &state.keys {

@@ -5,14 +5,14 @@ use super::dual::{Dual, Write};
 use super::journal::{Journal, Touch};
 use super::sorted::Sorted;
 use super::staged::Routed;
-use crate::sketch::{Change, Live};
+use crate::sketch::Live;
 use silica_base::{HashSeed, Published};
 use silica_engine::transaction::CommitTurns;
 use silica_engine::{
     Admin, Atomic, Budget, ChangePoint, Changes, Checkpoint, Count, Descriptor, Durability, Engine,
     EntryIter, EntryRef, Error, ErrorKind, GetSink, Ingested, Intent, IterateOptions, KeyRange,
     MetricVisitor, Near, Ordered, Progress, RangeSize, Reads, Result, Scan, Shard, Sharded,
-    Snapshot, SortedFile, Stages, Staging, Update, WriteBatch,
+    Snapshot, SortedFile, Stages, Staging, WriteBatch,
 };
 use silica_tune::sketch::Sketch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub(crate) enum Route {
 
 impl Route {
     /// The engine that has everything.
-    fn whole(&self) -> &Arc<dyn Engine> {
+    pub(super) fn whole(&self) -> &Arc<dyn Engine> {
         match self {
             Route::Plain(engine) | Route::Noted(engine, _) => engine,
             Route::Both(dual) => &dual.source,
@@ -44,14 +44,16 @@ impl Route {
 /// A route, and what is found out about it once instead of by each call.
 struct Way {
     route: Route,
+    /// Differs from that of another route whose engine with everything is another one.
+    epoch: u64,
     /// Callers were told that answers come in order, and the engine gives them in another one.
     sorts: bool,
 }
 
 impl Way {
-    fn new(route: Route, in_order: bool) -> Self {
+    fn new(route: Route, epoch: u64, in_order: bool) -> Self {
         let sorts = in_order && !route.whole().reports_in_order();
-        Way { route, sorts }
+        Way { route, epoch, sorts }
     }
 }
 
@@ -97,7 +99,7 @@ impl Switch {
         Switch {
             named: Named::new(*engine.descriptor()),
             in_order,
-            way: Published::new(Way::new(Route::Plain(engine), in_order)),
+            way: Published::new(Way::new(Route::Plain(engine), 0, in_order)),
             has_owners: AtomicBool::new(false),
             live: Arc::new(Live::new(Sketch::default())),
             uses_order: AtomicBool::new(false),
@@ -127,7 +129,7 @@ impl Switch {
 
     /// Calls `call` with the route of now, which is not left before it returns.
     #[inline(always)]
-    fn on_route<T>(&self, call: impl FnOnce(&Route) -> T) -> T {
+    pub(super) fn on_route<T>(&self, call: impl FnOnce(&Route) -> T) -> T {
         self.way.read(|way| call(&way.route))
     }
 
@@ -172,8 +174,18 @@ impl Switch {
             // One migration at a time appends.
             let _ = last.next.set(Box::new(Named::new(descriptor)));
         }
-        let way = Way::new(route, self.in_order);
+        let epoch = self.way.read(|way| {
+            let is_same = Arc::ptr_eq(way.route.whole(), route.whole());
+            way.epoch + u64::from(!is_same)
+        });
+        let way = Way::new(route, epoch, self.in_order);
         drop(self.way.replace(way, || std::thread::sleep(LOOK)));
+    }
+
+    /// What `ask` says of the engine that has everything, and a number that differs from that of
+    /// any other such engine.
+    pub(super) fn with_epoch<T>(&self, ask: impl FnOnce(&dyn Engine, u64) -> T) -> T {
+        self.way.read(|way| ask(&**way.route.whole(), way.epoch))
     }
 
     /// Lets `ask` have values of `keys` from the engine that has everything, and hands them to
@@ -196,7 +208,7 @@ impl Switch {
 
     /// Writes to wherever entries are; tries again where that changes meanwhile.
     #[inline]
-    fn write_to<T>(
+    pub(super) fn write_to<T>(
         &self,
         touch: Touch<'_>,
         mut plain: impl FnMut(&Arc<dyn Engine>) -> Result<T>,
@@ -402,7 +414,7 @@ pub(crate) fn read_only() -> Error {
 }
 
 /// What a view says that the engine of now has not, though the one before had it.
-fn lacks(engine: &Arc<dyn Engine>, what: &str) -> Error {
+pub(super) fn lacks(engine: &Arc<dyn Engine>, what: &str) -> Error {
     let name = engine.descriptor().name;
     Error::new(ErrorKind::Unsupported, format!("engine {name} cannot {what}"))
 }
@@ -454,100 +466,6 @@ impl Scan for Switch {
 
     fn cursor_of(&self, key: &[u8]) -> u64 {
         self.whole().as_scan().map_or(0, |scan| scan.cursor_of(key))
-    }
-}
-
-pub(super) fn atomic(engine: &Arc<dyn Engine>) -> Result<&dyn Atomic> {
-    engine.as_atomic().ok_or_else(|| lacks(engine, "update atomically"))
-}
-
-impl Atomic for Switch {
-    fn update(
-        &self,
-        key: &[u8],
-        durability: Durability,
-        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
-    ) -> Result<()> {
-        self.watched(&[key], durability, |note| {
-            let decide = std::cell::RefCell::new(|entry: Option<EntryRef<'_>>| {
-                let update = decide(entry);
-                note(0, entry, &update);
-                update
-            });
-            self.write_to(
-                Touch::Keys(&[key]),
-                |engine| atomic(engine)?.update(key, durability, &mut *decide.borrow_mut()),
-                |dual| {
-                    let mut decide = decide.borrow_mut();
-                    let decide = &mut |_: usize, entry: Option<EntryRef<'_>>| decide(entry);
-                    dual.update_many(&[key], durability, decide).done()
-                },
-            )
-        })
-    }
-
-    fn update_many(
-        &self,
-        keys: &[&[u8]],
-        durability: Durability,
-        decide: &mut dyn FnMut(usize, Option<EntryRef<'_>>) -> Update,
-    ) -> Result<usize> {
-        self.watched(keys, durability, |note| {
-            let decide = std::cell::RefCell::new(|at: usize, entry: Option<EntryRef<'_>>| {
-                let update = decide(at, entry);
-                note(at, entry, &update);
-                update
-            });
-            self.write_to(
-                Touch::Keys(keys),
-                |engine| atomic(engine)?.update_many(keys, durability, &mut *decide.borrow_mut()),
-                |dual| dual.update_many(keys, durability, &mut *decide.borrow_mut()),
-            )
-        })
-    }
-
-    fn update_all(
-        &self,
-        keys: &[&[u8]],
-        durability: Durability,
-        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
-    ) -> Result<()> {
-        self.watched(keys, durability, |note| {
-            let decide = std::cell::RefCell::new(|entries: &[Option<EntryRef<'_>>]| {
-                let updates = decide(entries);
-                let each = entries.iter().zip(&updates).enumerate();
-                each.for_each(|(at, (entry, update))| note(at, *entry, update));
-                updates
-            });
-            self.write_to(
-                Touch::Keys(keys),
-                |engine| atomic(engine)?.update_all(keys, durability, &mut *decide.borrow_mut()),
-                |dual| dual.update_all(keys, durability, &mut *decide.borrow_mut()),
-            )
-        })
-    }
-}
-
-impl Switch {
-    /// Updates keys by `update`, which notes what it decides for each of them.
-    fn watched<T>(
-        &self,
-        keys: &[&[u8]],
-        durability: Durability,
-        update: impl FnOnce(&mut dyn FnMut(usize, Option<EntryRef<'_>>, &Update)) -> Result<T>,
-    ) -> Result<T> {
-        let look = self.live.look();
-        if !look.any() {
-            return update(&mut |_, _, _| ());
-        }
-        let mut changes = vec![None; keys.len()];
-        let done = update(&mut |at, entry, update| {
-            if let Some(change) = changes.get_mut(at) {
-                *change = Some(Change::of(entry, update));
-            }
-        })?;
-        self.live.updated(look, keys, &changes, durability);
-        Ok(done)
     }
 }
 

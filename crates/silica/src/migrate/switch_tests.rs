@@ -1,7 +1,7 @@
 //! Engines behind a switch that note what is done with them.
 
 use super::*;
-use silica_engine::EngineExt;
+use silica_engine::{EngineExt, Expected, Op, OpKind, Update};
 use silica_testkit::Reference;
 use std::sync::atomic::AtomicUsize;
 
@@ -117,4 +117,147 @@ fn an_engine_that_is_replaced_while_it_is_maintained_fails_nobody() {
     // Its successor is to be looked at.
     assert!(switch.maintain(Budget::of(1)).expect("it was replaced").more);
     assert!(!switch.maintain(Budget::of(1)).expect("the other one").more);
+}
+
+/// Counts what is asked of its atomic view.
+struct Viewed {
+    like: Reference,
+    is_in_order: bool,
+    writes: AtomicUsize,
+    settles: AtomicUsize,
+}
+
+impl Viewed {
+    fn new(is_in_order: bool) -> Arc<Self> {
+        let (writes, settles) = Default::default();
+        Arc::new(Viewed { like: Reference::new(), is_in_order, writes, settles })
+    }
+
+    fn asked(&self) -> (usize, usize) {
+        (self.writes.swap(0, Ordering::Relaxed), self.settles.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Engine for Viewed {
+    fn descriptor(&self) -> &Descriptor {
+        self.like.descriptor()
+    }
+
+    fn get_many(&self, keys: &[&[u8]], sink: &mut dyn GetSink) -> Result<()> {
+        self.like.get_many(keys, sink)
+    }
+
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<()> {
+        self.like.write(batch, durability)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.like.sync()
+    }
+
+    fn maintain(&self, budget: Budget) -> Result<Progress> {
+        self.like.maintain(budget)
+    }
+
+    fn metrics(&self, _: &mut dyn MetricVisitor) {}
+
+    fn verify(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn as_atomic(&self) -> Option<&dyn Atomic> {
+        Some(self)
+    }
+}
+
+impl Atomic for Viewed {
+    fn update(
+        &self,
+        key: &[u8],
+        durability: Durability,
+        decide: &mut dyn FnMut(Option<EntryRef<'_>>) -> Update,
+    ) -> Result<()> {
+        self.like.update(key, durability, decide)
+    }
+
+    fn update_all(
+        &self,
+        keys: &[&[u8]],
+        durability: Durability,
+        decide: &mut dyn FnMut(&[Option<EntryRef<'_>>]) -> Vec<Update>,
+    ) -> Result<()> {
+        self.like.update_all(keys, durability, decide)
+    }
+
+    fn write_expecting(
+        &self,
+        expected: &[Expected<'_>],
+        ops: &[Op<'_>],
+        durability: Durability,
+    ) -> Result<bool> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.like.write_expecting(expected, ops, durability)
+    }
+
+    fn order_epoch(&self) -> Option<u64> {
+        self.is_in_order.then_some(0)
+    }
+
+    fn settle(&self) {
+        self.settles.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes a key that must not be there, and looks at it: both are one call of an engine each.
+fn write_and_look(switch: &Switch, key: &[u8]) {
+    let put = Op { key, kind: OpKind::Put(EntryRef::new(b"value")) };
+    let expecting = |entry, ops: &[Op<'_>]| {
+        let done = switch.write_expecting(&[Expected { key, entry }], ops, Durability::Buffered);
+        done.expect("a write that expects an entry")
+    };
+    assert!(expecting(None, &[put]));
+    assert!(!expecting(None, &[put]), "it is there");
+    assert!(expecting(Some(EntryRef::new(b"value")), &[]));
+    switch.settle();
+}
+
+#[test]
+fn what_an_engine_publishes_in_order_is_known_through_migrations() {
+    let [source, target, last] = [true, true, false].map(Viewed::new);
+    let route = |engine: &Arc<Viewed>| Arc::clone(engine) as Arc<dyn Engine>;
+    let switch = Switch::new(route(&source));
+    let first = switch.order_epoch();
+    assert!(first.is_some());
+    write_and_look(&switch, b"plain");
+    assert_eq!(source.asked(), (3, 1));
+    let dual = Arc::new(Dual::new(route(&source), route(&target), None));
+    switch.turn(Route::Both(Arc::clone(&dual)));
+    // Whoever reads asks the first engine, which publishes what is written to both.
+    assert_eq!(switch.order_epoch(), first);
+    write_and_look(&switch, b"both");
+    assert_eq!((source.asked(), target.asked()), ((3, 1), (0, 0)));
+    assert_eq!(target.like.get(b"both").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(target.like.get(b"plain").unwrap(), None);
+    dual.end();
+    switch.turn(Route::Plain(route(&target)));
+    let second = switch.order_epoch();
+    assert!(second.is_some() && second != first);
+    write_and_look(&switch, b"target");
+    assert_eq!((source.asked(), target.asked()), ((0, 0), (3, 1)));
+    switch.turn(Route::Plain(route(&last)));
+    assert_eq!(switch.order_epoch(), None);
+    // There and back: what was read in between may have come in another order.
+    switch.turn(Route::Plain(route(&source)));
+    assert!(switch.order_epoch().is_some_and(|epoch| Some(epoch) != first));
+}
+
+#[test]
+fn a_store_that_is_only_read_compares_entries() {
+    let engine = Viewed::new(true);
+    let switch = Switch::new(Arc::clone(&engine) as Arc<dyn Engine>).read_only(true);
+    let expected = [Expected { key: b"key", entry: None }];
+    assert!(switch.write_expecting(&expected, &[], Durability::Buffered).unwrap());
+    let delete = Op { key: b"key", kind: OpKind::Delete };
+    let error = switch.write_expecting(&expected, &[delete], Durability::Buffered).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
 }

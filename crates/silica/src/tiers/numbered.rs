@@ -208,8 +208,8 @@ impl Atomic for Numbered {
         })
     }
 
-    fn publishes_in_order(&self) -> bool {
-        self.atomic().publishes_in_order()
+    fn order_epoch(&self) -> Option<u64> {
+        self.atomic().order_epoch()
     }
 
     fn settle(&self) {

@@ -555,8 +555,8 @@ impl Atomic for Broken {
         Ok(true)
     }
 
-    fn publishes_in_order(&self) -> bool {
-        matches!(self.bug, Bug::PublishesBackwards | Bug::NeverSettles)
+    fn order_epoch(&self) -> Option<u64> {
+        matches!(self.bug, Bug::PublishesBackwards | Bug::NeverSettles).then_some(0)
     }
 
     fn settle(&self) {

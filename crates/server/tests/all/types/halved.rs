@@ -167,8 +167,8 @@ impl Atomic for Halving {
         self.update_expecting(expected, ops, durability, &mut || {})
     }
 
-    fn publishes_in_order(&self) -> bool {
-        self.is_in_order
+    fn order_epoch(&self) -> Option<u64> {
+        self.is_in_order.then_some(0)
     }
 
     fn settle(&self) {

@@ -18,6 +18,7 @@ mod scan;
 mod set;
 mod sort;
 mod stream;
+mod switched;
 mod told;
 mod waiting;
 mod work;

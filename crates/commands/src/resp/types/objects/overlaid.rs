@@ -93,9 +93,9 @@ pub(crate) struct Overlaid<'e> {
     held_bytes: usize,
     bytes_max: usize,
     flat_bytes_max: usize,
-    /// The engine lets readers find the pages that an entry refers to: then no page is compared
-    /// whose object's entry is what it was.
-    is_in_order: bool,
+    /// There is one if the engine lets readers find the pages that an entry refers to: then no
+    /// page is compared whose object's entry is what it was.
+    order_epoch: Option<u64>,
     /// A page was read from the engine.
     pub(super) has_read: bool,
     /// Pages that are new, less those that are removed.
@@ -121,7 +121,7 @@ impl<'e> Overlaid<'e> {
             bytes_max,
             // In memory a page costs more than the bytes that are written with each change.
             flat_bytes_max: if is_durable { FLAT_BYTES_USUAL } else { FLAT_BYTES_MAX },
-            is_in_order: engine.as_atomic().is_some_and(|atomic| atomic.publishes_in_order()),
+            order_epoch: order_epoch(engine),
             has_read: false,
             made: 0,
             lost: None,
@@ -146,9 +146,15 @@ impl<'e> Overlaid<'e> {
         self.left == Some(0)
     }
 
-    /// True if no page has to be compared.
+    /// True if no page has to be compared, because the engine publishes in order.
     pub(super) fn is_in_order(&self) -> bool {
-        self.is_in_order
+        self.order_epoch.is_some()
+    }
+
+    /// False if no page is compared and a part of what was read may be of an engine that does not
+    /// publish in order, which has taken the place of the first one.
+    pub(super) fn is_of_one_order(&self) -> bool {
+        self.order_epoch.is_none_or(|epoch| order_epoch(self.engine) == Some(epoch))
     }
 
     /// All pages that were kept.
@@ -217,11 +223,15 @@ impl<'e> Overlaid<'e> {
                 self.pages.reserve(PAGES_USUAL);
             }
             let mut slot = PageSlot::new(page, (!takes).then(|| Arc::clone(bytes)));
-            slot.seen = (!self.is_in_order).then(|| Arc::clone(bytes));
+            slot.seen = self.order_epoch.is_none().then(|| Arc::clone(bytes));
             self.pages.insert(page, slot);
         }
         Ok(())
     }
+}
+
+fn order_epoch(engine: &dyn Engine) -> Option<u64> {
+    engine.as_atomic().and_then(|atomic| atomic.order_epoch())
 }
 
 fn missing() -> Error {
