@@ -10,6 +10,7 @@ use crate::failure::{Result, code};
 use crate::ffi::{
     SilicaColumn, SilicaDb, SilicaField, Words, column, guard, set, slice, with_fields,
 };
+use crate::pages::SilicaEntry;
 use crate::storage::{Cursor, Equal, Found, Session};
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
@@ -224,15 +225,6 @@ impl Steps {
     fn step_one(&mut self) -> Result<bool> {
         if self.is_forward { self.cursor.next() } else { self.cursor.previous() }
     }
-}
-
-/// An entry that a cursor has come to.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct SilicaEntry {
-    pub(crate) rowid: i64,
-    pub(crate) record: *const u8,
-    pub(crate) size: u32,
 }
 
 fn with_cursor(

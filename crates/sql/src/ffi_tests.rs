@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ffi_cursor::*;
+use crate::pages::SilicaEntry;
 use std::ptr::null;
 
 struct Db {

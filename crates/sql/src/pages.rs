@@ -10,7 +10,6 @@
 //!    vain costs no more than the searches that earned it.
 
 use crate::failure::Result;
-use crate::ffi_cursor::SilicaEntry;
 use crate::layout::{PREFIX_BYTES, rowid_of};
 use crate::long_keys::{Entries, LONG_KEY_BYTES, is_long};
 use silica::engine::EntryBurst;
@@ -43,6 +42,15 @@ const COPIED_MAX: i64 = 256;
 /// as many each time.
 const PAUSE_MIN: u32 = 256;
 const PAUSE_MAX: u32 = 8192;
+
+/// An entry that a cursor has come to, as C reads it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct SilicaEntry {
+    pub(crate) rowid: i64,
+    pub(crate) record: *const u8,
+    pub(crate) size: u32,
+}
 
 /// See the module's documentation.
 pub(crate) struct Page {

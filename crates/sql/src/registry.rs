@@ -144,6 +144,35 @@ fn open(directory: &Path, options: Options) -> Result<Arc<Database>> {
 /// 4 KiB of memory, and by half of a small memory there would be thousands of them: 1 GB in 2 MiB
 /// took 30 MiB for 6,800 buckets.
 const BUCKET_BYTES_MIN: u64 = 16 << 20;
+/// But no more than one part in so many of what the database may take on its disk: the store keeps
+/// enough of it free to write the largest bucket anew. And at least so much of a tiny disk.
+const BUCKET_ROOM_PART: u64 = 20;
+const BUCKET_BYTES_LEAST: u64 = 256 << 10;
+
+/// Bytes of a range bucket of a database with little memory in `directory`.
+fn bucket_bytes(directory: &Path) -> u64 {
+    let Some(parent) = directory.ancestors().find(|path| path.exists()) else {
+        return BUCKET_BYTES_MIN;
+    };
+    // A disk that does not tell is taken to have room: it will say when it has not.
+    let space = rustix::fs::statvfs(parent).ok();
+    let free = space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
+    if free >= BUCKET_BYTES_MIN * BUCKET_ROOM_PART {
+        return BUCKET_BYTES_MIN;
+    }
+    let room = free.saturating_add(bytes_of_files(directory));
+    (room / BUCKET_ROOM_PART).clamp(BUCKET_BYTES_LEAST, BUCKET_BYTES_MIN)
+}
+
+/// Bytes of the files in `directory` and below it, as far as they can be seen.
+fn bytes_of_files(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let bytes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_of_files(&entry.path()),
+        metadata => metadata.map_or(0, |metadata| metadata.len()),
+    });
+    bytes.sum()
+}
 
 fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
     let results_bytes = options.results()?;
@@ -153,7 +182,7 @@ fn open_store(directory: &Path, options: Options) -> Result<Arc<Database>> {
             format!("{} is gone, or was renamed; open the database again", directory.display());
         return Err(Failure::new(code::CANTOPEN, words));
     }
-    let bucket_bytes = BUCKET_BYTES_MIN.to_string();
+    let bucket_bytes = bucket_bytes(directory).to_string();
     let given = [("bucket_bytes_max", &*bucket_bytes)];
     let is_small = options.memory_bytes / 2 < BUCKET_BYTES_MIN;
     let engine_options = if is_small { &given[..] } else { &[] };

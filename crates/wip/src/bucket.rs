@@ -255,6 +255,14 @@ impl<D: Device> Version<D> {
         Version { ceiling: self.ceiling.max(before.ceiling), ..self }
     }
 
+    /// True if all that is in it, and all ranges that were deleted of it, come before `position`:
+    /// snapshots from there on see no version that a newer one hides.
+    pub(crate) fn is_older_than(&self, position: u64) -> bool {
+        let mut tables = self.runs.iter().flatten().map(|part| part.table.table.footer());
+        tables.all(|footer| footer.sequence_max < position)
+            && self.deleted.iter().all(|range| range.position < position)
+    }
+
     /// The parts that may have `key`, with this hash; the newest first.
     pub(crate) fn parts_with<'v>(
         &'v self,

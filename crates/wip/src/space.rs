@@ -256,8 +256,7 @@ impl<D: Device> SpaceContext<'_, D> {
         let buckets = self.contents.buckets();
         let all: Vec<_> = buckets.iter().map(|bucket| bucket.read().version.clone()).collect();
         let shared = unneeded_bytes(&all);
-        let is_alone = self.contents.snapshots.newest() == 0;
-        let over_ms = self.contents.snapshots.over_ms();
+        let (seen_from, over_ms) = self.contents.snapshots.oldest_moment();
         let is_wanted = self.wanted_bytes() > 0;
         // What compactions under way will write is not free any more, and one that does not fit
         // may begin only if it is alone.
@@ -270,10 +269,11 @@ impl<D: Device> SpaceContext<'_, D> {
             let (bytes, shape) = (version.bytes(), version.shape_at(over_ms));
             let oldest = shape.runs.last().map_or(0, |run| run.bytes);
             // What a snapshot sees stays, however often it is rewritten.
-            let estimated = if is_alone { shape.dead_bytes() } else { 0 };
+            let is_unseen = version.is_older_than(seen_from);
+            let estimated = if is_unseen { shape.dead_bytes() } else { 0 };
             let dead = estimated + version.unneeded_bytes(&shared);
             let is_young = version.runs.len() > 1 && (bytes - oldest) * YOUNG_PART >= bytes;
-            let has_ranges = is_alone && !version.deleted.is_empty();
+            let has_ranges = is_unseen && !version.deleted.is_empty();
             let part = if is_wanted { WANTED_DEAD_PART } else { DEAD_PART };
             let is_dead = dead > 0 && dead * part >= bytes;
             let is_young = is_young || is_wanted && version.runs.len() > 1;
