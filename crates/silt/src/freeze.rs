@@ -63,18 +63,21 @@ impl<D: Device> Intake<D> {
             return;
         }
         let mut writer = self.writer.lock().expect("no panic while held");
+        let fits = || space.free_bytes() >= space.merge_needed_bytes();
+        let mut may_freeze = fits();
         for (index, partition) in self.partitions.iter().enumerate() {
-            let fits = space.free_bytes() >= space.merge_needed_bytes();
             let mut stores = partition.write();
             let young = stores.version.hash_store_entries() + u64::from(stores.active.len());
             let old = stores.version.sorted_store_entries();
             if stores.version.frozen.is_empty()
                 && !stores.active.is_empty()
                 && (is_wanted || young * SHORT_MERGE_SHARE >= old)
-                && fits
+                && may_freeze
             {
                 let seed = writer.next_table_seed();
                 self.freeze(&mut stores, index, seed, self.journal.log.end());
+                drop(stores);
+                may_freeze = fits();
             }
         }
     }

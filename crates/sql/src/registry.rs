@@ -151,9 +151,8 @@ const BUCKET_BYTES_LEAST: u64 = 256 << 10;
 
 /// Bytes of a range bucket of a database with little memory in `directory`.
 fn bucket_bytes(directory: &Path) -> u64 {
-    let Some(parent) = directory.ancestors().find(|path| path.exists()) else {
-        return BUCKET_BYTES_MIN;
-    };
+    // A relative path ends in an empty one, which is this directory.
+    let parent = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     // A disk that does not tell is taken to have room: it will say when it has not.
     let space = rustix::fs::statvfs(parent).ok();
     let free = space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize));
