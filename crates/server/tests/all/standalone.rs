@@ -98,10 +98,11 @@ fn idle_clients_are_let_go() {
     let (mut idle, mut ear) = (Client::connect(&server), Client::connect(&server));
     assert_eq!(idle.ask("CONFIG GET timeout"), "['timeout' '0']");
     ear.ask("SUBSCRIBE c");
-    assert_eq!(idle.ask("CONFIG SET timeout 1"), "OK");
+    // From before the request: a busy machine may show its answer late.
     let begun = Instant::now();
+    assert_eq!(idle.ask("CONFIG SET timeout 1"), "OK");
     assert!(idle.reply().is_none(), "it was closed");
-    assert!(begun.elapsed() >= Duration::from_secs(1));
+    assert!(begun.elapsed() >= Duration::from_millis(999), "{:?}", begun.elapsed());
     let mut mouth = Client::connect(&server);
     assert_eq!(mouth.ask("PUBLISH c hi"), ":1", "who listens stays");
     server.stop();

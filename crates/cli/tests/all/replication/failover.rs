@@ -111,13 +111,14 @@ fn a_failover_that_cannot_be_is_refused_or_ends() {
     };
     stop("-STOP");
     ask(&mut one, "SET behind 1");
-    ask(&mut one, "FAILOVER TIMEOUT 300");
+    // From before the request: on a busy machine the answers below take part of the time.
+    let began = Instant::now();
+    ask(&mut one, "FAILOVER TIMEOUT 1500");
     assert_eq!(info(&mut one, "replication", "master_failover_state"), "waiting-for-sync");
     assert_eq!(refusal(&mut one, "FAILOVER"), "ERR FAILOVER already in progress.");
     ask(&mut one, "CLIENT UNPAUSE");
-    let began = Instant::now();
     ask(&mut first.client(), "SET waits 1");
-    assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(1490), "{:?}", began.elapsed());
     assert_eq!(info(&mut one, "replication", "role"), "master");
     assert_eq!(info(&mut one, "replication", "master_failover_state"), "no-failover");
     ask(&mut one, "FAILOVER");
