@@ -99,11 +99,9 @@ const PARTITIONS: u32 = 4;
 /// Share of all keys that the tables of all partitions have slots for, at most.
 const TABLES_SHARE: f64 = 0.05;
 /// Dead bytes at which our ordered engine begins to rewrite, of those allowed, at least and at most
-/// (its policy), what is left for as a part of its largest bucket, and how much larger that is
-/// than what lives in one on average.
+/// (its policy), and what is left for as a part of its largest bucket.
 const REWRITE_FROM: (f64, f64) = (0.58, 0.95);
 const DYING_PART: f64 = 1.0;
-const LARGEST_BUCKET: f64 = 1.5;
 /// Its shares of the memory for memtables and log, and the runs of a level.
 const WIP_MEMTABLE: f64 = part::MEMTABLES.share();
 const WIP_LOG: f64 = part::ORDERED_LOG.share();
@@ -411,6 +409,16 @@ pub(super) fn level_bytes(plan: &Plan, parameter: Parameter) -> Result<Vec<u64>>
     Ok(sizes.iter().map(|size| (size * entry).max(base) as u64).collect())
 }
 
+/// Dead bytes for each live one at which our ordered engine begins to rewrite, where so many are
+/// `allowed`: less by what may die while the largest of its buckets is rewritten. That is the one
+/// with most dead bytes, `2 b / (b + 1)` times the mean where the others lie between it and none.
+fn rewritten_from(allowed: f64, buckets: f64) -> f64 {
+    let most = 2.0 * buckets / (buckets + 1.0);
+    // The bucket has (1 + most dead) / b, and dead = allowed - DYING_PART (1 + most dead) / b.
+    let dead = (allowed - DYING_PART / buckets) / (1.0 + DYING_PART * most / buckets);
+    (dead / allowed).clamp(REWRITE_FROM.0, REWRITE_FROM.1) * allowed
+}
+
 /// Bytes by where they are written, for each byte put or in all.
 pub(super) type Terms = Vec<(String, f64)>;
 
@@ -436,9 +444,7 @@ pub(super) fn predict(
             model.write_amplification(&primitives)
         }
         Parameter::Space { percent, .. } => {
-            let allowed = percent as f64 / 100.0 - 1.0;
-            let dying = DYING_PART * LARGEST_BUCKET / (buckets * allowed);
-            let dead = (1.0 - dying).clamp(REWRITE_FROM.0, REWRITE_FROM.1) * allowed;
+            let dead = rewritten_from(percent as f64 / 100.0 - 1.0, buckets);
             let model = WipDb {
                 memtable: WIP_MEMTABLE * memory / entry,
                 log_window: WIP_LOG * memory / (log * entry),
