@@ -183,8 +183,8 @@ impl<R: Region> Space<R> {
         let room = limit.saturating_sub(end);
         if room < least {
             let message = format!(
-                "{} has {} bytes, which its limit of {} does not let it exceed; raise the \
-                 limit, or delete entries",
+                "{} has {} bytes, which its limit of {} does not let it exceed; raise \
+                 memory_bytes, or delete entries",
                 self.name,
                 end * PAGE_BYTES,
                 limit * PAGE_BYTES

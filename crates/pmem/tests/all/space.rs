@@ -57,7 +57,7 @@ fn a_full_region_says_so_and_nothing_is_lost() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Full);
-    assert!(error.to_string().contains("raise the limit"), "{error}");
+    assert!(error.to_string().contains("raise memory_bytes"), "{error}");
     assert!(taken.len() > 900, "{}", taken.len());
     space.free(taken[3]);
     assert_eq!(space.allocate(1000).unwrap(), taken[3]);

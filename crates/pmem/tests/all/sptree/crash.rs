@@ -242,7 +242,7 @@ fn a_full_region_loses_nothing_and_deletes_make_room() {
     let (mut count, error) = (0, loop_until_full(&tree, value));
     let (written, error) = (error.0, error.1);
     assert_eq!(error.kind(), ErrorKind::Full);
-    assert!(error.to_string().contains("raise the limit"), "{error}");
+    assert!(error.to_string().contains("raise memory_bytes"), "{error}");
     // A batch that does not fit changes nothing.
     let mut batch = WriteBatch::new();
     let (large, first) = (vec![1; 100_000], 0_u64.to_be_bytes());
