@@ -3,7 +3,7 @@
 use super::start_engine;
 use crate::support::{Client, config, script, show};
 use silica::OpenOptions;
-use silica_server::{Databases, Server};
+use silica_server::{Config, Databases, Server};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,44 @@ fn memory_usage_counts_the_pages_of_objects() {
         assert_eq!(other.ask("MEMORY USAGE set SAMPLES -1"), "-ERR syntax error");
         server.stop();
     }
+}
+
+/// What only looks at a large object, or changes a small part of it, does so in little memory, as
+/// long as the engine publishes in order; one in memory has what is compared.
+#[test]
+fn objects_larger_than_the_memory_of_a_command_are_passed_by() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = OpenOptions::new().memory_bytes(64 << 20);
+    let store = Arc::new(options.open(directory.path().join("store")).expect("a store"));
+    let limits = Config { clients_bytes_max: 8 << 20, ..config() };
+    let server = Server::start(limits, store as Arc<dyn Databases>).expect("a server");
+    let mut client = Client::connect(&server);
+    let value = |n: usize| format!("{n:06}{}", "x".repeat(500));
+    for start in (0..20_000).step_by(50) {
+        let some: String = (start..start + 50).map(|n| format!(" {}", value(n))).collect();
+        let list = client.ask(&format!("RPUSH list{some}"));
+        assert!(list.starts_with(':'), "{list}");
+        let set = client.ask(&format!("SADD set{some}"));
+        assert!(set.starts_with(':'), "{set}");
+    }
+    assert!(client.ask("LRANGE list 0 -1").starts_with("-OOM"), "it is larger");
+    let (late, later) = (value(15_000), value(15_001));
+    for (line, answer) in [
+        (format!("LPOS list {late}"), ":15000"),
+        (format!("LINSERT list BEFORE {late} new"), ":20001"),
+        ("LPOS list new".to_string(), ":15000"),
+        (format!("LREM list 1 {later}"), ":1"),
+        (format!("LREM list -1 {}", value(1)), ":1"),
+        ("LLEN list".to_string(), ":19999"),
+        ("SINTERCARD 2 set set".to_string(), ":20000"),
+        (format!("SMOVE set other {late}"), ":1"),
+        ("SDIFF set set".to_string(), "[]"),
+    ] {
+        assert_eq!(client.ask(&line), answer, "{:.30}", line);
+    }
+    let usage = client.ask("MEMORY USAGE set SAMPLES 0");
+    assert!(usage.starts_with(':'), "{usage}");
+    server.stop();
 }
 
 fn usage_of_strings(usage: &mut dyn FnMut(&str) -> u64, server: &Server) {

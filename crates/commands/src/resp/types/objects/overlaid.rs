@@ -214,10 +214,11 @@ impl<'e> Overlaid<'e> {
         Ok(Arc::new(bytes.into()))
     }
 
-    /// Keeps a page that was read, or a place for it if somebody `takes` it, unless only reads go
-    /// on and many are kept.
+    /// Keeps a page that was read, or a place for it if somebody `takes` it, unless many are kept
+    /// and it is neither changed nor compared: an object larger than all memory can be passed by.
     fn keep(&mut self, page: PageId, bytes: &Arc<Page>, takes: bool) -> Result<()> {
-        if self.held_bytes < PAGES_BYTES_KEPT || self.writes {
+        let is_needed = self.writes && (takes || self.order_epoch.is_none());
+        if is_needed || self.held_bytes < PAGES_BYTES_KEPT.min(self.bytes_max / 2) {
             self.hold(bytes.len())?;
             if self.pages.is_empty() {
                 self.pages.reserve(PAGES_USUAL);
