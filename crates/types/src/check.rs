@@ -5,7 +5,8 @@ use crate::hash::{split, time_key};
 use crate::object::{Kind, Object};
 use crate::page::{cell, damaged, starts};
 use crate::pages::{FLAT_BYTES_MAX, PageId, Pages};
-use crate::tree::{CHILDREN_MIN, Direction, PAGE_BYTES_MAX, ROOT_BYTES_MAX, Tree};
+use crate::parts::CHILDREN_MIN;
+use crate::tree::{Direction, PAGE_BYTES_MAX, ROOT_BYTES_MAX, Tree};
 use silica_base::Result;
 use std::collections::BTreeSet;
 
@@ -28,6 +29,9 @@ pub struct Checked {
 /// # Errors
 /// Tells the first thing that is wrong; those of the pages.
 pub fn check(object: &Object, pages: &mut dyn Pages) -> Result<Checked> {
+    if object.is_of_entries() {
+        return check_entries(object, pages);
+    }
     let mut walk = Walk { object, pages, seen: BTreeSet::new() };
     let mut elements = 0;
     for tree in object.trees() {
@@ -44,6 +48,42 @@ pub fn check(object: &Object, pages: &mut dyn Pages) -> Result<Checked> {
         _ => {}
     }
     Ok(Checked { pages: named, elements })
+}
+
+/// Both trees of a sorted set whose elements are entries have the same elements, as many as they
+/// say.
+fn check_entries(object: &Object, pages: &mut dyn Pages) -> Result<Checked> {
+    let mut object = object.clone();
+    if object.kind() != Kind::Zset || object.id().is_none() {
+        return Err(damaged("its elements cannot be entries"));
+    }
+    let (mut from, mut count) = (Vec::new(), 0);
+    loop {
+        let some = object.tree(0, pages).entries_from(&mut from)?;
+        if some.is_empty() {
+            break;
+        }
+        count += some.len() as u64;
+        for (key, _) in some {
+            let cut = key.split_at_checked(8);
+            let (score, member) = cut.ok_or_else(|| damaged("an element has no score"))?;
+            if object.tree(1, pages).get(member)?.as_deref() != Some(score) {
+                return Err(damaged("a member has two scores"));
+            }
+        }
+    }
+    let (mut from, mut members) = (Vec::new(), 0);
+    loop {
+        match object.tree(1, pages).entries_from(&mut from)?.len() {
+            0 => break,
+            some => members += some as u64,
+        }
+    }
+    if [object.len(0), object.len(1)] != [count, members] || count != members {
+        let said = object.len(0);
+        return Err(damaged(&format!("it says {said} elements and has {count} and {members}")));
+    }
+    Ok(Checked { pages: Vec::new(), elements: count + members })
 }
 
 /// Every field with a time is among the times, and nothing else is.

@@ -192,7 +192,7 @@ pub type StoredEntry = (Vec<u8>, Vec<u8>, u32);
 pub fn entries_of_rdb(value: rdb::Object, key: &[u8], id: u64) -> Result<Vec<StoredEntry>> {
     let mut pages = Named { id, pages: BTreeMap::new() };
     let object = of_rdb(value, &mut pages)?;
-    let mut all = vec![(key.to_vec(), object.encode(), object.kind().user_bits())];
+    let mut all = vec![(key.to_vec(), object.encode(), object.user_bits())];
     if object.id().is_some() {
         pages.put(PageId { object: id, number: 0 }, Arc::new(key.to_vec().into()));
     }

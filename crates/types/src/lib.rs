@@ -23,7 +23,9 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod check;
+mod counts;
 mod cursor;
+mod entries;
 mod exchange;
 mod hash;
 mod hyperloglog;
@@ -32,6 +34,7 @@ mod list;
 mod object;
 mod page;
 mod pages;
+mod parts;
 mod sample;
 mod set;
 mod stream;
@@ -39,6 +42,8 @@ mod tree;
 mod zset;
 
 pub use check::{Checked, check};
+pub use counts::Counts;
+pub use entries::{element_of_entry, entries_of_object, entry_for, owner_of_entry};
 pub use exchange::{StoredEntry, entries_of_rdb, of_rdb, to_rdb};
 pub use hash::{Expiring, Hash};
 pub use hyperloglog::{Corrupt, HyperLogLog, REGISTERS, Registers};

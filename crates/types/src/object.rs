@@ -4,13 +4,14 @@
 
 use crate::page::{damaged, take_bytes, take_varint};
 use crate::pages::{Allocation, PageId, Pages};
-use crate::tree::{Tree, TreeMut};
+use crate::tree::{ENTRIES, Tree, TreeMut};
 use silica_base::{Result, write_varint};
 
 /// The upper half of the user bits of an entry that is an object.
 const MARK: u32 = 0x51CA;
-/// The version of objects that is written.
+/// The version of objects that are written, and of those whose elements are entries.
 const VERSION: u32 = 1;
+const VERSION_OF_ENTRIES: u32 = 2;
 /// An object has an id: it has, or had, pages.
 const HAS_PAGES: u8 = 1;
 /// Trees of an object at most.
@@ -87,6 +88,8 @@ pub struct Object {
     pub(crate) marks: u8,
     /// What a kind keeps beside its elements.
     pub(crate) meta: Vec<u8>,
+    /// Pages and elements that it has left behind: the name that they had, and how many they are.
+    left: Option<(u64, u64)>,
 }
 
 impl Object {
@@ -99,6 +102,7 @@ impl Object {
             trees: Default::default(),
             marks: 0,
             meta: Vec::new(),
+            left: None,
         }
     }
 
@@ -112,9 +116,46 @@ impl Object {
         (self.allocation.id != 0).then_some(self.allocation.id)
     }
 
-    /// Numbers below this may name pages of it.
+    /// Numbers below this may name pages of it. Elements that are entries count like pages.
     pub fn pages_end(&self) -> u64 {
-        self.allocation.next
+        let entries = self.trees().iter().filter(|tree| tree.height() == ENTRIES);
+        self.allocation.next + entries.map(Tree::len).sum::<u64>()
+    }
+
+    /// True if its elements are entries of their own.
+    pub fn is_of_entries(&self) -> bool {
+        self.trees[0].height() == ENTRIES
+    }
+
+    /// The user bits of the entry of its key.
+    pub fn user_bits(&self) -> u32 {
+        let bits = self.kind.user_bits();
+        if self.is_of_entries() { bits - VERSION + VERSION_OF_ENTRIES } else { bits }
+    }
+
+    /// What names its state, and no other state that it ever had, if its elements are entries.
+    pub fn state(&self) -> Option<(u64, u64)> {
+        self.is_of_entries().then_some((self.allocation.id, self.changes))
+    }
+
+    /// Has no elements any more, and leaves what it had to be removed later.
+    pub(crate) fn leave(&mut self) {
+        self.left = Some((self.allocation.id, self.pages_end()));
+        (self.allocation, self.changes) = (Allocation::default(), 0);
+        self.trees.iter_mut().for_each(Tree::reset);
+    }
+
+    /// Makes its trees, which are empty, such whose elements are entries, or ordinary ones.
+    pub(crate) fn set_entries(&mut self, are_entries: bool) {
+        for tree in &mut self.trees[..self.kind.trees()] {
+            if are_entries { tree.become_entries() } else { tree.reset() }
+        }
+    }
+
+    /// Pages and elements that it has left behind, told once: the name that they had, and how many
+    /// they are.
+    pub fn take_left(&mut self) -> Option<(u64, u64)> {
+        self.left.take()
     }
 
     /// Elements of tree `nth`.
@@ -129,7 +170,7 @@ impl Object {
 
     /// Tree `nth`, with `pages` to read and write.
     pub fn tree<'t>(&'t mut self, nth: usize, pages: &'t mut dyn Pages) -> TreeMut<'t> {
-        TreeMut { tree: &mut self.trees[nth], allocation: &mut self.allocation, pages }
+        TreeMut { tree: &mut self.trees[nth], allocation: &mut self.allocation, pages, nth }
     }
 
     /// True if tree `nth` lies in the value of the key as a whole.
@@ -181,9 +222,12 @@ impl Object {
         Ok(all)
     }
 
-    /// Notes that it was changed.
-    pub fn touch(&mut self) {
-        self.changes += u64::from(self.allocation.id != 0);
+    /// Notes that it was changed; `random` names its new state.
+    pub fn touch(&mut self, random: u64) {
+        match self.is_of_entries() {
+            true => self.changes = random,
+            false => self.changes = self.changes.wrapping_add(u64::from(self.allocation.id != 0)),
+        }
     }
 
     /// The value of its key.
@@ -226,6 +270,7 @@ impl Object {
     pub fn decode_again(&mut self, kind: Kind, value: &[u8]) -> Result<()> {
         let (first, mut at) = (*value.first().ok_or_else(|| damaged("it is empty"))?, 1);
         (self.kind, self.allocation, self.changes) = (kind, Allocation::default(), 0);
+        self.left = None;
         if first & HAS_PAGES != 0 {
             let id = take_bytes(value, &mut at, 8)?;
             self.allocation.id = u64::from_le_bytes(value[id].try_into().expect("it has 8 bytes"));
@@ -237,6 +282,14 @@ impl Object {
         let (own, others) =
             self.trees.split_at_mut_checked(count).ok_or_else(|| damaged("it has three trees"))?;
         own.iter_mut().try_for_each(|tree| tree.decode_again(value, &mut at))?;
+        if own.iter().any(|tree| tree.height() == ENTRIES) {
+            let same = |tree: &Tree| {
+                tree.height() == ENTRIES && tree.root().is_empty() && tree.len() == own[0].len()
+            };
+            if kind != Kind::Zset || self.allocation.id == 0 || !own.iter().all(same) {
+                return Err(damaged("its elements cannot be entries"));
+            }
+        }
         others.iter_mut().for_each(Tree::reset);
         self.meta.clear();
         self.meta.extend_from_slice(&value[at..]);
@@ -250,12 +303,19 @@ impl Object {
 }
 
 /// The id of the pages that the object with this `value` has, and the number below which theirs
-/// are; `None` if it has none.
+/// are; elements that are entries count like pages. `None` if it has none.
 pub fn pages_of(value: &[u8]) -> Option<(u64, u64)> {
     let (flags, rest) = value.split_first()?;
     let (id, rest) = rest.split_first_chunk::<8>().filter(|_| flags & HAS_PAGES != 0)?;
-    let (end, _) = silica_base::read_varint(rest)?;
-    Some((u64::from_le_bytes(*id), end))
+    let (end, used) = silica_base::read_varint(rest)?;
+    let elements = || {
+        let rest = &rest[used..];
+        let (_, used) = silica_base::read_varint(rest)?;
+        let (height, rest) = rest[used..].split_first()?;
+        let (len, _) = silica_base::read_varint(rest)?;
+        (*height == ENTRIES).then_some(len.saturating_mul(2))
+    };
+    Some((u64::from_le_bytes(*id), end.saturating_add(elements().unwrap_or(0))))
 }
 
 impl Object {
@@ -269,6 +329,12 @@ impl Object {
             return Ok(copy);
         }
         copy.allocation.id = pages.new_id()?;
+        copy.left = None;
+        if self.is_of_entries() {
+            for nth in 0..self.trees().len() {
+                self.tree(nth, pages).copy_entries(copy.allocation.id)?;
+            }
+        }
         for page in self.page_ids(pages)? {
             let bytes = pages.get(page)?;
             pages.put(PageId { object: copy.allocation.id, ..page }, bytes);

@@ -1,8 +1,10 @@
 //! Where the pages of objects are.
 
+use crate::counts::Counts;
 use crate::indexed::Page;
 use silica_base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The first bytes of every key that is no key of a user: they name pages of objects.
@@ -13,6 +15,19 @@ pub const KEY_BYTES: usize = PREFIX.len() + 16;
 pub const FLAT_BYTES_USUAL: usize = 1024;
 /// Bytes of such a root that pages may say.
 pub const FLAT_BYTES_MAX: usize = 4096;
+
+/// In the first byte behind an object's id: the key is that of an element and not of a page, whose
+/// numbers stay below.
+pub(crate) const ELEMENT_MARK: u8 = 0x80;
+
+/// The direction of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first element to the last one.
+    Forward,
+    /// From the last element to the first one.
+    Backward,
+}
 
 /// The name of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +50,8 @@ impl PageId {
 
     /// The page whose key is `key`; `None` of a user's key.
     pub fn of_key(key: &[u8]) -> Option<PageId> {
-        let key: &[u8; KEY_BYTES] = key.try_into().ok().filter(|_| is_inner(key))?;
+        let is_page = |key: &&[u8; KEY_BYTES]| is_inner(&key[..]) && key[12] & ELEMENT_MARK == 0;
+        let key: &[u8; KEY_BYTES] = key.try_into().ok().filter(is_page)?;
         let number = |at: usize| Some(u64::from_be_bytes(key[at..at + 8].try_into().ok()?));
         Some(PageId { object: number(4)?, number: number(12)? })
     }
@@ -95,6 +111,63 @@ pub trait Pages {
     fn flat_bytes_max(&self) -> usize {
         FLAT_BYTES_USUAL
     }
+
+    /// True if elements may stay entries: where keys have an order.
+    fn keeps_entries(&self) -> bool {
+        false
+    }
+
+    /// Elements above which those of a sorted set become entries of their own; `None` if they never
+    /// do.
+    fn entries_above(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of the key of such an entry at most.
+    fn entry_key_bytes_max(&self) -> usize {
+        0
+    }
+
+    /// The value of the element whose entry has `key`.
+    ///
+    /// # Errors
+    /// Fails if it cannot be read.
+    fn element(&mut self, _key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Err(without_elements())
+    }
+
+    /// Stores the value of the element whose entry has `key`, or removes the element. It `is_new`
+    /// if it was not there before.
+    fn put_element(&mut self, _key: &[u8], _value: Option<&[u8]>, _is_new: bool) {}
+
+    /// Calls `each` with the keys and values of the elements' entries from a key on and below
+    /// another one, in order or against it, until it returns false.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read.
+    fn walk_elements(
+        &mut self,
+        _range: (&[u8], &[u8]),
+        _direction: Direction,
+        _each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        Err(without_elements())
+    }
+
+    /// The counts of a tree of an object whose elements are entries, if they are known: to be given
+    /// back by [`Pages::keep_counts`].
+    fn take_counts(&mut self, _tree: (u64, usize)) -> Option<Counts> {
+        None
+    }
+
+    /// Keeps the counts of a tree as it is now. Unless they are news, they are those that
+    /// [`Pages::take_counts`] has given.
+    fn keep_counts(&mut self, _tree: (u64, usize), _counts: Counts, _are_news: bool) {}
+}
+
+fn without_elements() -> Error {
+    let text = "an object with its elements as entries is not read here";
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// Pages in memory alone.
@@ -102,7 +175,21 @@ pub trait Pages {
 pub struct MemoryPages {
     /// All of them.
     pub pages: BTreeMap<PageId, Arc<Page>>,
+    /// Entries of elements.
+    pub elements: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// [`Pages::entries_above`].
+    pub entries_above: Option<u64>,
+    /// [`Pages::entry_key_bytes_max`].
+    pub entry_key_bytes_max: usize,
+    counts: BTreeMap<(u64, usize), Counts>,
     ids: u64,
+}
+
+impl MemoryPages {
+    /// Forgets the counts that are known.
+    pub fn forget_counts(&mut self) {
+        self.counts.clear();
+    }
 }
 
 impl Pages for MemoryPages {
@@ -127,5 +214,55 @@ impl Pages for MemoryPages {
     fn new_id(&mut self) -> Result<u64> {
         self.ids += 1;
         Ok(self.ids)
+    }
+
+    fn keeps_entries(&self) -> bool {
+        self.entries_above.is_some()
+    }
+
+    fn entries_above(&self) -> Option<u64> {
+        self.entries_above
+    }
+
+    fn entry_key_bytes_max(&self) -> usize {
+        self.entry_key_bytes_max
+    }
+
+    fn element(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.elements.get(key).cloned())
+    }
+
+    fn put_element(&mut self, key: &[u8], value: Option<&[u8]>, is_new: bool) {
+        let old = match value {
+            Some(value) => self.elements.insert(key.to_vec(), value.to_vec()),
+            None => self.elements.remove(key),
+        };
+        debug_assert_eq!(old.is_none(), is_new, "whoever changes an element knows of it");
+    }
+
+    fn walk_elements(
+        &mut self,
+        (from, end): (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if from < end {
+            let range =
+                self.elements.range::<[u8], _>((Bound::Included(from), Bound::Excluded(end)));
+            let mut wants = |(key, value): (&Vec<u8>, &Vec<u8>)| each(key, value);
+            match direction {
+                Direction::Forward => drop({ range }.all(&mut wants)),
+                Direction::Backward => drop(range.rev().all(&mut wants)),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_counts(&mut self, tree: (u64, usize)) -> Option<Counts> {
+        self.counts.remove(&tree)
+    }
+
+    fn keep_counts(&mut self, tree: (u64, usize), counts: Counts, _: bool) {
+        self.counts.insert(tree, counts);
     }
 }

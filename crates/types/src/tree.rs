@@ -14,8 +14,10 @@
 //!    positions are empty.
 
 use crate::indexed::{Changing, Child, Page};
-use crate::page::{self, Cell, Spot, cell, damaged, starts, take_bytes, take_varint, write_child};
+use crate::page::{Cell, Spot, cell, damaged, starts, take_bytes, take_varint, write_child};
+pub use crate::pages::Direction;
 use crate::pages::{Allocation, PageId, Pages};
+use crate::parts::split;
 use silica_base::{Result, write_varint};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +29,6 @@ pub(crate) const ROOT_BYTES_MAX: usize = 256;
 /// A page with fewer bytes is joined with one beside it, if both fill at most three quarters.
 const PAGE_BYTES_MIN: usize = PAGE_BYTES_MAX / 4;
 const JOINED_BYTES_MAX: usize = PAGE_BYTES_MAX / 4 * 3;
-/// Children on either side of a node that is split in its midst.
-pub(crate) const CHILDREN_MIN: usize = 4;
 
 /// Bytes for which a root has room when it was read: for an element more.
 const ROOM: usize = 64;
@@ -39,14 +39,8 @@ pub(crate) const FEW_MAX: u64 = 8;
 /// A key and its value.
 pub type Element = (Vec<u8>, Vec<u8>);
 
-/// The direction of a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From the first element to the last one.
-    Forward,
-    /// From the last element to the first one.
-    Backward,
-}
+/// The height of a tree whose elements are entries.
+pub(crate) const ENTRIES: u8 = u8::MAX;
 
 /// The root of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -91,6 +85,17 @@ impl Tree {
         self.root.fill(&[], 0);
     }
 
+    /// Becomes one whose elements are entries, without any yet.
+    pub(crate) fn become_entries(&mut self) {
+        self.reset();
+        self.height = ENTRIES;
+    }
+
+    /// Notes that there are so many elements more.
+    pub(crate) fn grow(&mut self, added: i64) {
+        self.count = self.count.saturating_add_signed(added);
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         self.root.held_bytes()
     }
@@ -126,6 +131,8 @@ pub struct TreeMut<'t> {
     pub(crate) tree: &'t mut Tree,
     pub(crate) allocation: &'t mut Allocation,
     pub(crate) pages: &'t mut dyn Pages,
+    /// Which of the object's trees it is.
+    pub(crate) nth: usize,
 }
 
 impl TreeMut<'_> {
@@ -157,6 +164,9 @@ impl TreeMut<'_> {
         key: &[u8],
         tell: impl FnOnce(Option<&[u8]>) -> Result<T>,
     ) -> Result<T> {
+        if self.is_entries() {
+            return tell(self.entry(key)?.as_deref());
+        }
         let of_spot = |bytes: &Page, spot: Spot| match spot.is_found {
             true => tell(Some(&bytes[cell(bytes, 0, spot.at)?.value])),
             false => tell(None),
@@ -169,6 +179,9 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages.
     pub fn contains(&mut self, key: &[u8]) -> Result<bool> {
+        if self.is_entries() {
+            return Ok(self.entry(key)?.is_some());
+        }
         self.at_key(key, false, |_, spot| Ok(spot.is_found)).map(|(_, is_found)| is_found)
     }
 
@@ -177,6 +190,9 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages.
     pub fn find(&mut self, key: &[u8]) -> Result<(u64, bool)> {
+        if self.is_entries() {
+            return self.find_entry(key);
+        }
         let (before, spot) = self.at_key(key, true, |_, spot| Ok(spot))?;
         Ok((before + spot.rank, spot.is_found))
     }
@@ -225,6 +241,11 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages. The tree is of no use then, here and below.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        if self.is_entries() {
+            let old = self.entry(key)?;
+            self.put_entry(key, value, old.is_none());
+            return Ok(old);
+        }
         Ok(self.change(Op::Put(key, value))?.old.map(|(_, value)| value))
     }
 
@@ -233,6 +254,13 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages.
     pub fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if self.is_entries() {
+            let old = self.entry(key)?;
+            if old.is_some() {
+                self.remove_entry(key);
+            }
+            return Ok(old);
+        }
         Ok(self.change(Op::Remove(key))?.old.map(|(_, value)| value))
     }
 
@@ -281,6 +309,9 @@ impl TreeMut<'_> {
             (ranks.start..end).try_for_each(|_| self.remove_at(ranks.start).map(drop))?;
             return Ok(end - ranks.start);
         }
+        if self.is_entries() {
+            return Err(damaged("elements that are entries are not removed by their ranks"));
+        }
         let mut root = std::mem::take(&mut self.tree.root);
         self.cut(&mut root, self.tree.height, ranks.start..end)?;
         self.tree.root = root;
@@ -294,6 +325,9 @@ impl TreeMut<'_> {
     /// # Errors
     /// Those of the pages.
     pub fn clear(&mut self) -> Result<()> {
+        if self.is_entries() {
+            return self.clear_entries();
+        }
         let mut all = Vec::new();
         self.page_ids(&mut all)?;
         all.into_iter().for_each(|page| self.pages.remove(page));
@@ -308,7 +342,7 @@ impl TreeMut<'_> {
     }
 
     fn ids_below(&mut self, bytes: &[u8], height: u8, all: &mut Vec<PageId>) -> Result<()> {
-        if height == 0 {
+        if height == 0 || height == ENTRIES {
             return Ok(());
         }
         for at in starts(bytes, height)? {
@@ -337,6 +371,9 @@ impl TreeMut<'_> {
             return Ok(());
         }
         let rank = rank.min(self.tree.count - 1);
+        if self.is_entries() {
+            return self.scan_entries(rank, direction, each);
+        }
         let root = std::mem::take(&mut self.tree.root);
         let len = self.tree.count;
         let result = self.scan_below(&root, self.tree.height, (rank, len), direction, each);
@@ -406,6 +443,9 @@ impl TreeMut<'_> {
 
     /// Changes one element, and then the root's shape.
     fn change(&mut self, op: Op<'_>) -> Result<Done> {
+        if self.is_entries() {
+            return Err(damaged("elements that are entries are not changed by their ranks"));
+        }
         let mut root = std::mem::take(&mut self.tree.root);
         let done = self.change_in(&mut root, self.tree.height, self.tree.count, op)?;
         self.tree.root = root;
@@ -721,69 +761,4 @@ fn change_leaf<P: Changing>(leaf: &mut P, op: Op<'_>) -> Result<Done> {
         (Op::Set(..) | Op::RemoveAt(_), None) => return Err(damaged("a count is wrong")),
     };
     Ok(Done { old: element, ..done })
-}
-
-/// A part of a page that becomes one of its own.
-struct Part {
-    range: Range<usize>,
-    count: u64,
-    /// Not above the first key, and above the last one of the part before.
-    key: Vec<u8>,
-}
-
-/// The shortest beginning of `first` that is above `before`, a lesser key; all of it in a tree
-/// whose keys are empty.
-fn separator<'k>(before: &[u8], first: &'k [u8]) -> &'k [u8] {
-    let common = before.iter().zip(first).take_while(|(one, other)| one == other).count();
-    &first[..(common + 1).min(first.len())]
-}
-
-/// Parts of a page that was changed at `at`, none with more than `max` bytes if it has more cells
-/// than a page must have. What grows at an end fills its pages.
-fn split(bytes: &[u8], height: u8, max: usize, at: usize) -> Result<Vec<Part>> {
-    let cells = starts(bytes, height)?;
-    let mut ranges = Vec::new();
-    let least = if height == 0 { 1 } else { CHILDREN_MIN };
-    cut_in_two(bytes.len(), &cells, (max, least), at, &mut ranges);
-    let part = |range: Range<usize>| {
-        let (mut next, mut count) = (range.start, 0);
-        let first = &bytes[cell(bytes, height, next)?.key];
-        let before = cells[..cells.partition_point(|at| *at < range.start)].last();
-        let key = match before {
-            // Children are told apart by a few bytes, so a node has many.
-            Some(at) if height == 0 => separator(&bytes[cell(bytes, 0, *at)?.key], first).to_vec(),
-            _ => first.to_vec(),
-        };
-        while next < range.end {
-            let cell = page::cell(bytes, height, next)?;
-            (next, count) = (cell.range.end, count + cell.count);
-        }
-        Ok(Part { range, count, key })
-    };
-    ranges.into_iter().map(part).collect()
-}
-
-/// Appends the ranges of `cells`, which begin at these places and end at `end`, to `ranges`.
-/// At least `least` cells are on either side of a cut in their midst.
-fn cut_in_two(
-    end: usize,
-    cells: &[usize],
-    (max, least): (usize, usize),
-    at: usize,
-    ranges: &mut Vec<Range<usize>>,
-) {
-    let Some(&start) = cells.first() else { return };
-    if end - start <= max || cells.len() < 2 * least {
-        ranges.push(start..end);
-        return;
-    }
-    let last = cells[cells.len() - 1];
-    let middle = start + (end - start) / 2;
-    let cut = match at {
-        at if at == last && last - start <= max => cells.len() - 1,
-        at if at == start && end - cells[1] <= max => 1,
-        _ => cells.partition_point(|cell| *cell <= middle).clamp(least, cells.len() - least),
-    };
-    cut_in_two(cells[cut], &cells[..cut], (max, least), at, ranges);
-    cut_in_two(end, &cells[cut..], (max, least), at, ranges);
 }

@@ -12,6 +12,8 @@
 //! A tree gets pages above a limit that its pages tell, and is whole again at half of it or less:
 //! an object at the limit does not fill and empty tree 1 again and again.
 
+use crate::counts::Counts;
+use crate::entries::LEAD_BYTES;
 use crate::object::Object;
 use crate::page::{damaged, key_that_ends};
 use crate::pages::Pages;
@@ -25,6 +27,13 @@ const LISTPACK_LEN_MAX: u64 = 128;
 const LISTPACK_BYTES_MAX: usize = 64;
 /// Mark of a sorted set that is, or was, larger.
 const LARGE: u8 = 1;
+/// Mark of a sorted set that has, or had, a member too long for the key of an entry.
+const NO_ENTRIES: u8 = 1 << 5;
+/// Elements above which an object keeps its form, as another one takes memory for all of them.
+const CONVERTED_MAX: u64 = 1 << 16;
+/// Elements that are entries stay such as long as there are this part of those that it takes to
+/// become some.
+const ENTRIES_KEPT: u64 = 4;
 /// Bytes of a score.
 const SCORE_BYTES: usize = 8;
 /// Members that leave tree 1 at a time when a range is removed.
@@ -150,6 +159,11 @@ impl<'z> Zset<'z> {
             return Ok(old);
         }
         assert!(!score.is_nan(), "a score is a number");
+        if self.object.is_of_entries() {
+            let old = self.score(member)?;
+            self.put_over(member, old, score)?;
+            return Ok(old);
+        }
         let bytes = number_of(score).to_be_bytes();
         let old = self.tree(MEMBERS).put(member, &bytes)?;
         let old = old.map(|bytes| read_score(&bytes)).transpose()?;
@@ -183,10 +197,19 @@ impl<'z> Zset<'z> {
     /// If the score is NaN.
     pub fn put_over(&mut self, member: &[u8], old: Option<f64>, score: f64) -> Result<()> {
         assert!(!score.is_nan(), "a score is a number");
+        if old == Some(score) {
+            return Ok(());
+        }
+        if self.object.is_of_entries() && !self.entries_hold(member) {
+            self.object.marks |= NO_ENTRIES;
+            self.become_pages()?;
+        }
+        if self.object.is_of_entries() {
+            self.put_entries(member, old, score);
+            self.note_size(member);
+            return Ok(());
+        }
         if let Some(old) = old {
-            if old == score {
-                return Ok(());
-            }
             self.tree(ORDERED).remove(&key_of(old, member))?;
         }
         self.tree(ORDERED).put(&key_of(score, member), b"")?;
@@ -198,6 +221,82 @@ impl<'z> Zset<'z> {
             (false, _) => drop(self.tree(MEMBERS).put(member, &bytes)?),
         }
         self.note_size(member);
+        Ok(())
+    }
+
+    /// As [`Zset::put_over`], of one whose elements are entries.
+    fn put_entries(&mut self, member: &[u8], old: Option<f64>, score: f64) {
+        let mut ordered = self.tree(ORDERED);
+        if let Some(old) = old {
+            ordered.remove_entry(&key_of(old, member));
+        }
+        ordered.put_entry(&key_of(score, member), b"", true);
+        let bytes = number_of(score).to_be_bytes();
+        self.tree(MEMBERS).put_entry(member, &bytes, old.is_none());
+    }
+
+    /// True if an entry may have `member` and a score in its key.
+    fn entries_hold(&self, member: &[u8]) -> bool {
+        LEAD_BYTES + SCORE_BYTES + member.len() <= self.pages.entry_key_bytes_max()
+    }
+
+    /// Makes entries of its elements, or pages again, if that suits their number: to be called when
+    /// a change of it is complete. One at the limit does not go to and fro.
+    ///
+    /// # Errors
+    /// Those of the pages.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.is_flat() || self.is_empty() {
+            return Ok(());
+        }
+        let (above, len) = (self.pages.entries_above(), self.len());
+        if self.object.is_of_entries() {
+            let is_small = above.is_none_or(|above| len < above / ENTRIES_KEPT);
+            let stays = self.pages.keeps_entries() && !(is_small && len <= CONVERTED_MAX);
+            return if stays { Ok(()) } else { self.become_pages() };
+        }
+        let may = self.object.marks & NO_ENTRIES == 0 && len <= CONVERTED_MAX;
+        if may && above.is_some_and(|above| len > above) { self.become_entries() } else { Ok(()) }
+    }
+
+    /// Makes entries of its elements, unless one has too long a member.
+    fn become_entries(&mut self) -> Result<()> {
+        let all = self.some(0, usize::MAX)?;
+        if !all.iter().all(|(member, _)| self.entries_hold(member)) {
+            self.object.marks |= NO_ENTRIES;
+            return Ok(());
+        }
+        self.tree(ORDERED).clear()?;
+        self.tree(MEMBERS).clear()?;
+        self.object.set_entries(true);
+        let mut counts = Counts::default();
+        for (member, score) in &all {
+            self.put_entries(member, None, *score);
+            counts.push(&key_of(*score, member));
+        }
+        let tree = (self.object.allocation.id, ORDERED);
+        self.pages.keep_counts(tree, counts, true);
+        Ok(())
+    }
+
+    /// Makes pages of its elements, which are entries.
+    fn become_pages(&mut self) -> Result<()> {
+        let all = self.some(0, usize::MAX)?;
+        for (member, score) in &all {
+            self.tree(ORDERED).remove_entry(&key_of(*score, member));
+            self.tree(MEMBERS).remove_entry(member);
+        }
+        self.object.set_entries(false);
+        for (member, score) in &all {
+            let bytes = number_of(*score).to_be_bytes();
+            self.tree(ORDERED).put(&key_of(*score, member), b"")?;
+            if !self.is_flat() {
+                match self.object.len(MEMBERS) {
+                    0 => self.fill_members()?,
+                    _ => drop(self.tree(MEMBERS).put(member, &bytes)?),
+                }
+            }
+        }
         Ok(())
     }
 
@@ -226,6 +325,11 @@ impl<'z> Zset<'z> {
     /// Those of the pages.
     pub fn remove(&mut self, member: &[u8]) -> Result<Option<f64>> {
         let Some(score) = self.score(member)? else { return Ok(None) };
+        if self.object.is_of_entries() {
+            self.tree(ORDERED).remove_entry(&key_of(score, member));
+            self.tree(MEMBERS).remove_entry(member);
+            return Ok(Some(score));
+        }
         self.tree(ORDERED).remove(&key_of(score, member))?;
         self.remove_members(std::iter::once(member))?;
         Ok(Some(score))
@@ -303,6 +407,9 @@ impl<'z> Zset<'z> {
     pub fn remove_ranks(&mut self, ranks: Range<u64>) -> Result<u64> {
         let end = ranks.end.min(self.len());
         let all = end.saturating_sub(ranks.start);
+        if self.object.is_of_entries() {
+            return self.remove_entries(ranks.start, all);
+        }
         if all == self.len() {
             self.tree(ORDERED).clear()?;
             self.tree(MEMBERS).clear()?;
@@ -328,6 +435,66 @@ impl<'z> Zset<'z> {
             left -= now;
         }
         Ok(all)
+    }
+
+    /// As [`Zset::remove_ranks`], of one whose elements are entries.
+    fn remove_entries(&mut self, start: u64, all: u64) -> Result<u64> {
+        if all == self.len() {
+            self.object.leave();
+            return Ok(all);
+        }
+        let (mut left, mut behind) = (all, Vec::new());
+        while left > 0 {
+            let now = left.min(REMOVED_AT_ONCE);
+            for (key, _) in self.tree(ORDERED).entries_of(start..start + now)? {
+                self.tree(ORDERED).remove_entry(&key);
+                self.tree(MEMBERS).remove_entry(element_of(&key)?.0);
+                behind = [&key[..], &[0]].concat();
+            }
+            if start == 0 {
+                self.tree(ORDERED).begin(&behind);
+            }
+            left -= now;
+        }
+        Ok(all)
+    }
+
+    /// The elements of `ranks`, which are there and few: to be given to [`Zset::remove_listed`].
+    ///
+    /// # Errors
+    /// Those of the pages.
+    pub fn list(&mut self, ranks: Range<u64>) -> Result<Vec<(Vec<u8>, f64)>> {
+        let count = (ranks.end - ranks.start) as usize;
+        if !self.object.is_of_entries() {
+            return self.some(ranks.start, count);
+        }
+        let entries = self.tree(ORDERED).entries_of(ranks)?.into_iter();
+        let element = |(mut key, _): (Vec<u8>, Vec<u8>)| {
+            let (_, score) = element_of(&key)?;
+            Ok((key.split_off(SCORE_BYTES), score))
+        };
+        entries.map(element).collect()
+    }
+
+    /// Removes the elements from `start` on that [`Zset::list`] has told. What is entries is not
+    /// walked over once more.
+    ///
+    /// # Errors
+    /// Those of the pages.
+    pub fn remove_listed(&mut self, start: u64, listed: &[(Vec<u8>, f64)]) -> Result<()> {
+        let count = listed.len() as u64;
+        if !self.object.is_of_entries() || count == self.len() {
+            return self.remove_ranks(start..start + count).map(drop);
+        }
+        for (member, score) in listed {
+            self.tree(ORDERED).remove_entry(&key_of(*score, member));
+            self.tree(MEMBERS).remove_entry(member);
+        }
+        if let Some((member, score)) = listed.last().filter(|_| start == 0) {
+            let behind = [&key_of(*score, member)[..], &[0]].concat();
+            self.tree(ORDERED).begin(&behind);
+        }
+        Ok(())
     }
 
     /// The ranks of the elements with scores in `range`: two reads of a page for each level.

@@ -206,7 +206,7 @@ fn large_objects_are_read_while_others_change_them_and_joined() {
                         let mut hash = Hash::of(&mut made.object, &mut made.pages);
                         hash.put(field.as_bytes(), value.to_string().as_bytes()).expect("put");
                     }
-                    made.object.touch();
+                    made.object.touch(1);
                     made.write(&keyspace, b"h");
                     round += 1;
                     std::thread::sleep(std::time::Duration::from_millis(3));

@@ -35,6 +35,8 @@ fn sorted(model: &Model) -> Vec<(Vec<u8>, f64)> {
 fn check_trees(object: &mut Object, pages: &mut MemoryPages) {
     let members = if object.is_flat(0) { 0 } else { object.len(0) };
     assert_eq!(object.len(1), members);
+    let entries = if object.is_of_entries() { 2 * members as usize } else { 0 };
+    assert_eq!(pages.elements.len(), entries, "none is there in vain");
     let named = silica_types::check(object, pages).unwrap().pages;
     assert_eq!(named, pages.pages.keys().copied().collect::<Vec<_>>());
 }
@@ -80,7 +82,13 @@ fn a_sorted_set_is_a_map_in_the_order_of_scores() {
     for seed in 0..silica_base::test_size(12, 60, 2000) {
         let mut prng = Prng::new(seed);
         let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
-        let mut model = Model::new();
+        if seed % 4 > 0 {
+            // Few are pages, all but the longest members may be entries, or all of them.
+            pages.entries_above = Some([40, 300, 2][(seed % 4) as usize - 1]);
+            pages.entry_key_bytes_max =
+                [PAGE_BYTES_MAX, 4 * PAGE_BYTES_MAX][(seed / 4 % 2) as usize];
+        }
+        let (mut model, mut forms) = (Model::new(), [false; 2]);
         let range = [30, 150, 1500][(seed % 3) as usize];
         for round in 0..2500 {
             let member = member(&mut prng, range);
@@ -90,25 +98,112 @@ fn a_sorted_set_is_a_map_in_the_order_of_scores() {
                 let score = score(&mut prng);
                 assert_eq!(zset.put(&member, score).unwrap(), model.insert(member, score + 0.0));
             } else if prng.below(25) == 0 {
-                let from = prng.below(model.len() as u64 + 1);
+                // From the first one on, as from a queue, or from anywhere.
+                let from = prng.below(2) * prng.below(model.len() as u64 + 1);
                 let to = from + prng.below(60);
                 let gone = sorted(&model).into_iter().skip(from as usize);
                 let gone: Vec<_> = gone.take((to - from) as usize).collect();
-                assert_eq!(zset.remove_ranks(from..to).unwrap(), gone.len() as u64);
+                if prng.below(2) == 0 {
+                    assert_eq!(zset.remove_ranks(from..to).unwrap(), gone.len() as u64);
+                } else {
+                    let listed = zset.list(from..from + gone.len() as u64).unwrap();
+                    assert_eq!(listed, gone);
+                    zset.remove_listed(from, &listed).unwrap();
+                }
                 gone.iter().for_each(|(member, _)| assert!(model.remove(member).is_some()));
             } else {
                 assert_eq!(zset.remove(&member).unwrap(), model.remove(&member));
             }
+            Zset::of(&mut object, &mut pages).settle().unwrap();
+            if let Some((left, _)) = object.take_left() {
+                pages.elements.retain(|key, _| silica_types::owner_of_entry(key) != Some(left));
+            }
             assert_eq!(object.len(0), model.len() as u64);
             if round % 50 == 0 {
                 object = Object::decode(Kind::Zset, &object.encode()).unwrap();
+                forms[usize::from(object.is_of_entries())] = true;
+                if prng.below(2) == 0 {
+                    pages.forget_counts();
+                }
                 check(&mut object, &mut pages, &model, &mut prng);
             }
         }
+        let may_be_entries = seed % 4 == 1 && range > 30 && pages.entry_key_bytes_max > 1 << 11;
+        assert!(forms[0] && (!may_be_entries || forms[1]), "seed {seed}: {forms:?}");
+        let left = object.is_of_entries().then(|| (object.id().unwrap(), object.pages_end()));
         let mut zset = Zset::of(&mut object, &mut pages);
         zset.remove_ranks(0..u64::MAX).unwrap();
         assert!(pages.pages.is_empty() && object.is_empty());
+        assert_eq!((object.take_left(), object.id().filter(|_| left.is_some())), (left, None));
     }
+}
+
+/// A sorted set of `len` members whose elements are entries.
+fn of_entries(len: u64) -> (Object, MemoryPages) {
+    let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
+    (pages.entries_above, pages.entry_key_bytes_max) = (Some(100), 1 << 16);
+    let mut zset = Zset::of(&mut object, &mut pages);
+    for n in 0..len {
+        let member = format!("member:{:06}", n * 7919 % len);
+        zset.put(member.as_bytes(), (n % 100) as f64).unwrap();
+    }
+    zset.settle().unwrap();
+    assert!(object.is_of_entries() && pages.pages.is_empty());
+    (object, pages)
+}
+
+#[test]
+fn what_is_missing_among_entries_is_found() {
+    let (object, mut pages) = of_entries(500);
+    let checked = silica_types::check(&object, &mut pages).unwrap();
+    assert_eq!((checked.elements, checked.pages.len()), (1000, 0));
+    for key in pages.elements.keys().cloned().collect::<Vec<_>>() {
+        let value = pages.elements.remove(&key).unwrap();
+        assert!(silica_types::check(&object, &mut pages).is_err(), "{key:?} is missing");
+        if !value.is_empty() {
+            pages.elements.insert(key.clone(), vec![0; 8]);
+            assert!(silica_types::check(&object, &mut pages).is_err(), "{key:?} has another score");
+        }
+        pages.elements.insert(key, value);
+    }
+}
+
+#[test]
+fn a_copy_has_entries_of_its_own_and_keys_tell_whose_they_are() {
+    let (mut object, mut pages) = of_entries(2000);
+    let mut copy = object.copy(&mut pages).unwrap();
+    assert_ne!(copy.id(), object.id());
+    let ids: Vec<_> = [&object, &copy].map(|object| object.id().unwrap()).into();
+    for key in pages.elements.keys() {
+        let (id, nth, _) = silica_types::element_of_entry(key).unwrap();
+        assert!(ids.contains(&id) && nth < 2);
+        assert_eq!(silica_types::owner_of_entry(key), Some(id));
+        assert!(silica_types::is_inner(key) && silica_types::PageId::of_key(key).is_none());
+        let first = silica_types::PageId { object: id, number: 0 }.key();
+        assert!(first[..] < key[..], "the page with the name comes first");
+    }
+    let value = object.encode();
+    assert_eq!(silica_types::pages_of(&value), Some((ids[0], object.pages_end())));
+    let elements = Zset::of(&mut object, &mut pages).some(0, usize::MAX).unwrap();
+    Zset::of(&mut object, &mut pages).put(b"more", 1.0).unwrap();
+    assert_eq!(Zset::of(&mut copy, &mut pages).some(0, usize::MAX).unwrap(), elements);
+}
+
+#[test]
+fn a_change_of_an_entry_changes_no_others_and_names_a_new_state() {
+    let (mut object, mut pages) = of_entries(2000);
+    let mut seen = std::collections::BTreeSet::new();
+    for n in 0..100u64 {
+        object.touch(n * 1_000_003);
+        assert!(seen.insert(object.state().unwrap()));
+        let before = pages.elements.clone();
+        Zset::of(&mut object, &mut pages).put(b"member:000001", 1000.0 + n as f64).unwrap();
+        let gone = before.keys().filter(|key| !pages.elements.contains_key(*key)).count();
+        let new = pages.elements.iter().filter(|(key, value)| before.get(*key) != Some(value));
+        assert_eq!((gone, new.count()), (1, 2));
+    }
+    assert_ne!(object.user_bits(), Kind::Zset.user_bits());
+    assert_eq!(Kind::of_user_bits(object.user_bits()), Some(Kind::Zset));
 }
 
 #[test]

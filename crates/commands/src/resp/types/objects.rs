@@ -308,7 +308,7 @@ impl<'e> Objects<'e> {
             slot.spare = Some(object);
             return Ok(());
         }
-        object.touch();
+        object.touch(self.pages.prng.next_u64());
         let slot = self.slots.at(place);
         if let Some(id) = object.id() {
             // Who finds the pages finds the key that they belong to.
@@ -449,7 +449,7 @@ impl<'e> Objects<'e> {
 
     /// Stores `object`, whose pages are its own, at `key`, whatever that holds.
     pub(crate) fn put_object(&mut self, key: &[u8], mut object: Object, expires: u64) -> Done {
-        object.touch();
+        object.touch(self.pages.prng.next_u64());
         Ok(self.replace(key, Value::Object(Box::new(object), expires))?)
     }
 
