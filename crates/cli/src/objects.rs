@@ -3,7 +3,8 @@
 
 use silica::engine::Scan;
 use silica::{EntryRef, Error, ErrorKind, KeyRange, Keyspace, Result};
-use silica_types::{Kind, Object, Page, PageId, Pages, check, is_inner};
+use silica_types::{Direction, Kind, Object, Page, PageId, Pages, check, is_inner, owner_of_entry};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Entries that are fetched at a time where an engine keeps no order.
@@ -29,6 +30,40 @@ impl Pages for Stored<'_> {
     fn new_id(&mut self) -> Result<u64> {
         Err(Error::new(ErrorKind::Unsupported, "objects are only read here"))
     }
+
+    fn element(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(key)
+    }
+
+    fn walk_elements(
+        &mut self,
+        (lower, upper): (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let is_forward = direction == Direction::Forward;
+        if let Some(ordered) = Arc::clone(self.0.engine()).as_ordered() {
+            let mut iterator = ordered.snapshot()?.iterate(&KeyRange::new(lower, upper))?;
+            let mut is_there =
+                if is_forward { iterator.seek_to_first()? } else { iterator.seek_to_last()? };
+            while is_there && each(iterator.key(), iterator.entry().value) {
+                is_there = if is_forward { iterator.next()? } else { iterator.prev()? };
+            }
+            return Ok(());
+        }
+        // They came from a keyspace in order.
+        let mut found = BTreeMap::new();
+        each_entry(self.0, &mut |key, entry| {
+            if key >= lower && key < upper {
+                found.insert(key.to_vec(), entry.value.to_vec());
+            }
+            Ok(())
+        })?;
+        while let Some((key, value)) = if is_forward { found.pop_first() } else { found.pop_last() }
+            && each(&key, &value)
+        {}
+        Ok(())
+    }
 }
 
 /// What a check has found.
@@ -48,7 +83,7 @@ pub(crate) fn check_all(keyspace: &Keyspace, found: &mut Found) -> Result<()> {
     each_entry(keyspace, &mut |key, entry| {
         if is_inner(key) {
             // The mark of a replica is no page.
-            all += u64::from(PageId::of_key(key).is_some());
+            all += u64::from(owner_of_entry(key).is_some());
             return Ok(());
         }
         let Some(kind) = Kind::of_user_bits(entry.user_bits) else { return Ok(()) };
@@ -68,6 +103,7 @@ pub(crate) fn check_all(keyspace: &Keyspace, found: &mut Found) -> Result<()> {
             named += 1;
         }
         named += checked.pages.len() as u64;
+        named += if object.is_of_entries() { checked.elements } else { 0 };
         found.objects += 1;
         found.elements += checked.elements;
         Ok(())

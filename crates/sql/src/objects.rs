@@ -8,7 +8,7 @@
 
 use crate::failure::{Failure, Result, code};
 use crate::tables::{Tables, View};
-use silica::{DEFAULT_KEYSPACE, Error, ErrorKind};
+use silica::{DEFAULT_KEYSPACE, Error, ErrorKind, KeyRange};
 use silica_types::{Direction, Fields, Hash, Kind, Object, Page, PageId, Pages, StreamId, Zset};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -98,6 +98,30 @@ impl Pages for Seen<'_> {
 
     fn new_id(&mut self) -> silica::Result<u64> {
         Err(Error::new(ErrorKind::Unsupported, "objects are only read here"))
+    }
+
+    fn element(&mut self, key: &[u8]) -> silica::Result<Option<Vec<u8>>> {
+        let copy = |entry: Option<silica::EntryRef<'_>>| entry.map(|entry| entry.value.to_vec());
+        let found = self.0.get(key, copy);
+        found.map_err(|failure| Error::new(ErrorKind::Io, failure.words))
+    }
+
+    fn walk_elements(
+        &mut self,
+        (lower, upper): (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> silica::Result<()> {
+        let Some(mut iterator) = self.0.iterate(&KeyRange::new(lower, upper))? else {
+            return Ok(());
+        };
+        let is_forward = direction == Direction::Forward;
+        let mut is_there =
+            if is_forward { iterator.seek_to_first()? } else { iterator.seek_to_last()? };
+        while is_there && each(iterator.key(), iterator.entry().value) {
+            is_there = if is_forward { iterator.next()? } else { iterator.prev()? };
+        }
+        Ok(())
     }
 }
 
@@ -224,16 +248,20 @@ impl Elements {
         view: &View,
     ) -> silica::Result<(VecDeque<Element>, Vec<u8>, u64)> {
         let mut pages = Seen(view);
+        let is_of_entries = object.is_of_entries();
         let mut tree = object.tree(ELEMENTS, &mut pages);
         let mut rank = self.next;
-        if self.kind != Kind::List && rank > 0 && matches!(view, View::Live(_)) {
+        if is_of_entries {
+            // They are found by the last key: ranks would have to be counted each time.
+        } else if self.kind != Kind::List && rank > 0 && matches!(view, View::Live(_)) {
             // Others may have come or gone before it.
             let (found, is_there) = tree.find(&self.last)?;
             rank = found + u64::from(is_there);
         }
         let (mut elements, mut last) = (VecDeque::new(), self.last.clone());
         let (mut count, mut bytes, mut failed) = (0, 0, None);
-        tree.scan(rank, Direction::Forward, &mut |key, value| {
+        let behind = (rank > 0).then(|| self.last.clone());
+        let mut each = |key: &[u8], value: &[u8]| {
             count += 1;
             bytes += key.len() + value.len();
             match self.decode(rank + count - 1, key, value) {
@@ -243,7 +271,11 @@ impl Elements {
             last.clear();
             last.extend_from_slice(key);
             (count as usize) < STEP && bytes < STEP_BYTES && failed.is_none()
-        })?;
+        };
+        match is_of_entries {
+            true => tree.scan_behind(behind.as_deref(), &mut each)?,
+            false => tree.scan(rank, Direction::Forward, &mut each)?,
+        }
         match failed {
             Some(error) => Err(error),
             // In terms of the ranks of this moment; only that it grows matters to others.

@@ -417,6 +417,27 @@ impl View {
         })
     }
 
+    /// An iterator over a range; `None` if there is no such keyspace.
+    ///
+    /// # Errors
+    /// Fails if its engine has no order.
+    pub(crate) fn iterate(&self, range: &KeyRange) -> silica::Result<Option<Box<dyn EntryIter>>> {
+        let iterator: Box<dyn EntryIter> = match self {
+            View::Missing => return Ok(None),
+            View::Moment(moment) => Arc::clone(moment).iterate(range)?,
+            View::Writing(writing) => Box::new(writing.transaction.borrow().cursor(range)?),
+            View::Live(engine) => {
+                let name = engine.descriptor().name;
+                let text = format!(
+                    "engine {name} has no order, and the elements of this sorted set are entries \
+                     in order: change it once, and it is as engine {name} keeps it"
+                );
+                return Err(silica::Error::new(silica::ErrorKind::Unsupported, text));
+            }
+        };
+        Ok(Some(iterator))
+    }
+
     /// Waits for writes of which a part may have been seen, if others write what this sees.
     pub(crate) fn settle(&self) {
         if let View::Live(engine) = self

@@ -278,6 +278,46 @@ fn files_of_redis_are_taken_and_ours_by_redis() {
     into_servers_that_run(&dir, &new, &check);
 }
 
+#[test]
+fn sorted_sets_of_entries_are_verified_and_moved_as_others_are() {
+    let dir = scratch("transfer-entries");
+    let store = dir.join("store");
+    let server = Server::start(&store, &[]);
+    let mut client = server.client();
+    ask(&mut client, "CONFIG SET zset-max-paged-entries 50");
+    for n in 0..500u64 {
+        ask(&mut client, &format!("ZADD board {}.5 member:{n:04}", n * 7919 % 500));
+    }
+    ask(&mut client, "ZADD small 1 a");
+    let all = ask(&mut client, "ZRANGE board 0 -1 WITHSCORES");
+    drop(client);
+    server.stop();
+    let told = silica_ok(&["verify", "--path", arg(&store)]);
+    assert!(told.contains("have 1001 elements on 1001 pages; 0 pages wait"), "{told}");
+    for (format, engine) in [("rdb", "wip"), ("tsv", "wip"), ("rdb", "silt"), ("tsv", "silt")] {
+        let (file, other) = (dir.join(format), dir.join(format!("{format}-{engine}")));
+        silica_ok(&["export", arg(&file), "--format", format, "--path", arg(&store)]);
+        let to = ["--path", arg(&other), "--engine", engine];
+        silica_ok(&[&["import", arg(&file), "--format", format], &to[..]].concat());
+        silica_ok(&["verify", "--path", arg(&other)]);
+        let server = Server::start(&other, &["--engine", engine]);
+        let mut client = server.client();
+        // An engine without an order makes pages of entries at the first change.
+        for changes in 0..2 {
+            let within = format!("{format}, {engine}, {changes} changes");
+            assert_eq!(ask(&mut client, "ZRANGE board 0 -1 WITHSCORES"), all, "{within}");
+            assert_eq!(ask(&mut client, "ZRANK board member:0001"), Reply::Number(419), "{within}");
+            assert_eq!(ask(&mut client, "DBSIZE"), Reply::Number(2), "{within}");
+            ask(&mut client, "ZINCRBY board 1000 member:0001");
+            assert_eq!(ask(&mut client, "ZRANK board member:0001"), Reply::Number(499), "{within}");
+            ask(&mut client, "ZADD board 419.5 member:0001");
+        }
+        drop(client);
+        server.stop();
+        silica_ok(&["verify", "--path", arg(&other)]);
+    }
+}
+
 /// Imports Redis's file into our server and into Redis, and `check`s both.
 fn into_servers_that_run(dir: &Path, redis: &Server, check: &dyn Fn(&mut Client)) {
     let cache = Server::start_cache(&dir.join("cache"), "64MiB", &[]);

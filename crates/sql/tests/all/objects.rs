@@ -2,7 +2,9 @@
 
 use silica::{EntryRef, Keyspace, Silica, WriteBatch};
 use silica_sql::sql::{Sql, Value};
-use silica_types::{Hash, Kind, List, MemoryPages, Object, PageId, Set, Stream, StreamId, Zset};
+use silica_types::{
+    Hash, Kind, List, MemoryPages, Object, PageId, Set, Stream, StreamId, Zset, entry_for,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -46,8 +48,13 @@ impl Made {
         for (page, bytes) in &pages {
             batch.put(page, bytes);
         }
+        let elements = self.pages.elements.iter();
+        let elements: Vec<_> = elements.map(|(key, value)| (entry_for(key, id), value)).collect();
+        for (key, value) in &elements {
+            batch.put(key, value);
+        }
         let value = self.object.encode();
-        let user_bits = self.object.kind().user_bits();
+        let user_bits = self.object.user_bits();
         batch.put_entry(key, EntryRef { value: &value, expires_unix_ms: 0, user_bits });
         keyspace.write(&batch).expect("written");
         if has_pages {
@@ -132,6 +139,34 @@ fn every_type_is_a_table() {
     let entries = ["5-1|kind|x", "5-1|n|1", "6-1|kind|x", "6-1|n|1"];
     assert_eq!(texts(sql, "SELECT * FROM silica_stream('x')"), entries);
     assert_eq!(texts(sql, "SELECT count(*) FROM silica_stream('x') WHERE id = '6-1'"), ["2"]);
+}
+
+#[test]
+fn elements_that_are_entries_are_read_in_order_and_one_by_one() {
+    let (_scratch, store) = store("wip");
+    let keyspace = store.keyspace("default").expect("made");
+    let mut made = Made::new(Kind::Zset);
+    (made.pages.entries_above, made.pages.entry_key_bytes_max) = (Some(100), 1 << 16);
+    let mut zset = Zset::of(&mut made.object, &mut made.pages);
+    for n in 0..5000u64 {
+        let member = format!("member:{n:04}");
+        zset.put(member.as_bytes(), (n * 7919 % 5000) as f64).expect("put");
+    }
+    zset.settle().expect("settled");
+    assert!(made.object.is_of_entries());
+    made.write(&keyspace, b"z");
+    // A sorted set beside it, under a name that is near.
+    made.write(&keyspace, b"y");
+    let mut sql = Sql::in_store(&store, "app").expect("opened");
+    let sql = &mut sql;
+    let whole = "SELECT count(*), sum(score), min(member), max(member) FROM silica_zset('z')";
+    assert_eq!(texts(sql, whole), ["5000|12497500.0|member:0000|member:4999"]);
+    let first = "SELECT member, score FROM silica_zset('z') LIMIT 3";
+    assert_eq!(texts(sql, first), ["member:0000|0.0", "member:2679|1.0", "member:0358|2.0"]);
+    let one = "SELECT score FROM silica_zset('z') WHERE member = 'member:0001'";
+    assert_eq!(texts(sql, one), ["2919.0"]);
+    let none = "SELECT score FROM silica_zset('z') WHERE member = 'other'";
+    assert_eq!(texts(sql, none), [""; 0]);
 }
 
 #[test]
