@@ -7,7 +7,8 @@ use super::pair::Side;
 use super::report::BoardRow;
 use super::{Course, TypesRequest};
 use crate::peers::Kept;
-use silica::Result;
+use silica::engine::WriteBatch;
+use silica::{DEFAULT_KEYSPACE, Durability, Keyspace, OpenOptions, Result};
 use silica_base::Prng;
 
 /// Bytes that a store of ours has handed to the device.
@@ -28,6 +29,10 @@ const PEER_PUTS: u64 = 3;
 const PEER_ENTRY_BYTES: u64 = 12 + 4 + 5 + 8 + MEMBER_BYTES + SCORE_BYTES + 8;
 /// Write buffers of the peer, which have a quarter of the memory.
 const PEER_BUFFERS: u64 = 4;
+/// Requests of a step of the entries alone: as many as a burst of 16 connections at depth 16.
+const STEP: u64 = 256;
+/// Bytes of the key's entry, which each step writes.
+const KEY_ENTRY_BYTES: usize = 64;
 /// Requests that are made before they are sent.
 const AT_ONCE: u64 = 1 << 20;
 
@@ -68,6 +73,8 @@ pub(super) fn measure(
         base: PEER_BUFFERS * buffer,
     };
     let peer_bytes = peer(&design)? * (PEER_PUTS * PEER_ENTRY_BYTES) as f64;
+    drop(side);
+    let entries_bytes = entries_alone(course, (members, changes), memory_bytes)?;
     let ours_bytes = written as f64 / changes as f64;
     let user_bytes = (MEMBER_BYTES + SCORE_BYTES) as f64;
     Ok(BoardRow {
@@ -77,10 +84,82 @@ pub(super) fn measure(
         rate: changes as f64 / took,
         ours_bytes,
         peer_bytes,
+        entries_bytes,
         ours: ours_bytes / user_bytes,
         peer: peer_bytes / user_bytes,
         ratio: ours_bytes / peer_bytes,
     })
+}
+
+/// What the engine writes for each change if an element is two entries of it, without a server: a
+/// change puts the member's entry and the one of its new score, and deletes the one of its old
+/// score. It bounds from below what a server on this engine can reach with entries of elements.
+fn entries_alone(
+    course: &Course<'_>,
+    (members, changes): (u64, u64),
+    memory_bytes: u64,
+) -> Result<f64> {
+    let options = OpenOptions::new().engine("wip").memory_bytes(memory_bytes);
+    let store = options.open(&course.place("entries")?)?;
+    let keyspace = store.keyspace(DEFAULT_KEYSPACE)?;
+    let mut board = Board { keyspace: &keyspace, scores: vec![None; members as usize] };
+    board.change(members, |nth, _| (nth * 2_654_435_761 % members, nth))?;
+    let written = || -> Result<f64> {
+        let metrics = keyspace.metrics()?.0;
+        let of = |name: &&str| metrics.get(name.trim_start_matches("db0_")).copied().unwrap_or(0.0);
+        Ok(WRITTEN.iter().map(of).sum())
+    };
+    let before = written()?;
+    board.change(changes, |_, random| (random.below(members), 1 + random.below(1000)))?;
+    Ok((written()? - before) / changes as f64)
+}
+
+/// A leaderboard whose elements are entries of an engine.
+struct Board<'k> {
+    keyspace: &'k Keyspace,
+    /// By member; `None` of one that has not come yet.
+    scores: Vec<Option<u64>>,
+}
+
+impl Board<'_> {
+    /// Adds to the scores of members, some changes in a batch.
+    fn change(&mut self, count: u64, draw: impl Fn(u64, &mut Prng) -> (u64, u64)) -> Result<()> {
+        let mut random = Prng::new(count);
+        for first in (0..count).step_by(STEP as usize) {
+            let mut batch = Vec::with_capacity(3 * STEP as usize);
+            for nth in first..count.min(first + STEP) {
+                let (member, more) = draw(nth, &mut random);
+                let name = format!("member:{member:010}").into_bytes();
+                let old = self.scores[member as usize];
+                let new = old.unwrap_or(0) + more;
+                self.scores[member as usize] = Some(new);
+                batch.extend(old.map(|old| (entry_key(0, &ordered(old), &name), None)));
+                batch.push((entry_key(0, &ordered(new), &name), Some(Vec::new())));
+                batch.push((entry_key(1, &[], &name), Some(ordered(new).to_vec())));
+            }
+            batch.push((b"board".to_vec(), Some(vec![7; KEY_ENTRY_BYTES])));
+            let mut ops = WriteBatch::new();
+            for (key, value) in &batch {
+                match value {
+                    Some(value) => ops.put(key, value),
+                    None => ops.delete(key),
+                };
+            }
+            self.keyspace.engine().write(&ops, Durability::Buffered)?;
+        }
+        Ok(())
+    }
+}
+
+/// A score as eight bytes that sort as scores do.
+fn ordered(score: u64) -> [u8; 8] {
+    ((score as f64).to_bits() | 1 << 63).to_be_bytes()
+}
+
+/// The key of an element's entry in one of its two orders.
+fn entry_key(order: u8, score: &[u8], member: &[u8]) -> Vec<u8> {
+    let object = 0x9E37_79B9_7F4A_7C15_u64.to_be_bytes();
+    [&[0xFF, 0x51, 0xCA, 0x00][..], &object, &[0x80 | order], score, member].concat()
 }
 
 /// Sends `count` requests of a command, a member and a score; the seconds.

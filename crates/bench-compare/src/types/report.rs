@@ -86,6 +86,8 @@ pub struct BoardRow {
     pub ours_bytes: f64,
     /// That the peer's design writes.
     pub peer_bytes: f64,
+    /// That the engine of ours writes if each element is two entries of it, without a server.
+    pub entries_bytes: f64,
     /// Write amplification of ours: by the bytes of a member and its score.
     pub ours: f64,
     /// Of the peer's design.
@@ -154,7 +156,8 @@ impl TypesReport {
             let _ = writeln!(
                 text,
                 "\nleaderboard: {} changes of {} members at {:.0} a second, {:.0} B written for \
-                 each (amplification {:.1}), Kvrocks's design {:.0} B ({:.1}), ratio {:.2}",
+                 each (amplification {:.1}), Kvrocks's design {:.0} B ({:.1}), ratio {:.2}; the \
+                 engine alone with entries of elements {:.0} B, ratio {:.2}",
                 board.changes,
                 board.members,
                 board.rate,
@@ -162,7 +165,9 @@ impl TypesReport {
                 board.ours,
                 board.peer_bytes,
                 board.peer,
-                board.ratio
+                board.ratio,
+                board.entries_bytes,
+                board.entries_bytes / board.peer_bytes
             );
         }
         text
