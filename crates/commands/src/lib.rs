@@ -131,6 +131,7 @@ mod front;
 mod gate;
 mod glob;
 mod jobs;
+mod known_counts;
 mod lane;
 mod marks;
 mod memcached;

@@ -15,6 +15,7 @@ use crate::element_cursors::ElementCursors;
 use crate::errors::Errors;
 use crate::exec::OwnedUpdates;
 use crate::front::Front;
+use crate::known_counts::KnownCounts;
 use crate::memcached::{self, Flush, Marks};
 use crate::pause::Pause;
 use crate::process;
@@ -41,6 +42,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// Elements of a sorted set that is kept in pages, unless somebody sets another number: about
+/// 64 KiB. A change of an element in pages writes about 2 KiB, and one of an entry 140 bytes.
+const ZSET_PAGED_MAX: u64 = 1024;
 
 /// What commands have to know of the settings that the server was started with.
 #[derive(Debug, Clone)]
@@ -160,6 +165,11 @@ pub struct Service {
     pub(crate) cursors: Cursors,
     /// Where scans of the elements of objects go on.
     pub(crate) element_cursors: ElementCursors,
+    /// Counts of sorted sets whose elements are entries.
+    pub(crate) known_counts: KnownCounts,
+    /// Elements above which those of a sorted set become entries, if the engine has an order; 0 for
+    /// never.
+    pub(crate) zset_paged_max: AtomicU64,
     /// Whoever asked for the stop wants nothing to be kept beyond what is kept anyway.
     pub(crate) keeps_nothing: AtomicBool,
     /// What this server is among others.
@@ -225,6 +235,8 @@ impl Service {
             marks: Arc::new(Marks::within(budget.max())),
             cursors: Cursors::new([random.next_u64(), random.next_u64()], &budget),
             element_cursors: ElementCursors::new(&budget),
+            known_counts: KnownCounts::new(&budget),
+            zset_paged_max: AtomicU64::new(ZSET_PAGED_MAX),
             replication: Replication::new(&budget, Prng::new(random.next_u64())),
             budget,
             random: Mutex::new(random),

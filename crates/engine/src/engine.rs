@@ -192,6 +192,17 @@ pub trait Engine: Send + Sync {
     /// Walks everything and checks every invariant; the error names what is wrong and where.
     fn verify(&self) -> Result<()>;
 
+    /// Calls `each` with the keys of a range, from its first on and below its second, that were
+    /// written to this engine and are held back from the one that it stands before, in their order,
+    /// and what they become. Only a step that is not committed yet has some: [`Engine::get_many`]
+    /// sees them, and iterators of the engine behind it do not.
+    fn held_back(
+        &self,
+        _range: (&[u8], &[u8]),
+        _each: &mut dyn FnMut(&[u8], Option<EntryRef<'_>>),
+    ) {
+    }
+
     /// Iteration in the engine's own order.
     fn as_scan(&self) -> Option<&dyn Scan> {
         None

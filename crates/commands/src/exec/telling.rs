@@ -229,7 +229,7 @@ impl Sources {
             return Ok(told);
         }
         // A string has no fields that expire.
-        push_key(engine, (db, target), claim, 0, &mut told)?;
+        push_key((engine, None), (db, target), claim, 0, &mut told)?;
         if told.is_empty() {
             told.push(Some(db), &[b"DEL", target]);
         }

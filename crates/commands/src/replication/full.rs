@@ -350,7 +350,7 @@ fn put_into_stream(service: &Service, feed: &Feed, place: usize, claim: &Claim) 
             let mut effects = Effects::default();
             for key in keys {
                 let now_ms = service.unix_ms();
-                let at = walk::push_key(engine, (db, key), claim, now_ms, &mut effects)?;
+                let at = walk::push_key((engine, None), (db, key), claim, now_ms, &mut effects)?;
                 if at != 0 {
                     service.replication.timers.note_at(db, key, at);
                 }

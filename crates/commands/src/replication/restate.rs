@@ -105,7 +105,8 @@ impl Service {
         for (db, key) in &stated {
             let before = told.len();
             let engine = self.databases.engine(usize::from(*db))?;
-            walk::push_key(engine, (*db, key), &claim, self.unix_ms(), &mut told)?;
+            let whole = self.databases.whole(usize::from(*db));
+            walk::push_key((engine, whole), (*db, key), &claim, self.unix_ms(), &mut told)?;
             if told.len() == before {
                 told.push(Some(*db), &[b"DEL", key]);
             }

@@ -9,17 +9,21 @@ use silica::engine::{Engine, EngineExt, EntryRef, Error, ErrorKind, KeyRange, Re
 use silica::engine::{Snapshot, SnapshotExt};
 use silica_base::HashSeed;
 use silica_proto::rdb::{self, FileWriter, ObjectEntry};
-use silica_types::{Kind, Object, Page, PageId, Pages, is_inner, to_rdb};
+use silica_types::{Direction, Kind, Object, Page, PageId, Pages, is_inner, to_rdb};
 use std::sync::Arc;
 
 /// Bytes of an object in memory for each page that it has made.
 const PAGE_BYTES: usize = 3 * 4096;
+/// Bytes of an object in memory for each of its elements' entries, of which an element has two.
+const ELEMENT_BYTES: usize = 128;
 
 /// Where pages are read from.
 pub(super) type Read<'r> = &'r dyn Fn(&[u8]) -> Result<Option<Vec<u8>>>;
+/// Where objects are read from: their pages, and their elements if these are entries.
+type Source<'s> = (Read<'s>, Option<&'s Arc<dyn Snapshot>>);
 
-/// Pages that are only read.
-struct Stored<'r>(Read<'r>);
+/// Pages that are only read, and elements that are entries.
+struct Stored<'r>(Read<'r>, Option<&'r Arc<dyn Snapshot>>);
 
 impl Pages for Stored<'_> {
     fn get(&mut self, page: PageId) -> Result<Arc<Page>> {
@@ -38,21 +42,56 @@ impl Pages for Stored<'_> {
     fn new_id(&mut self) -> Result<u64> {
         Err(Error::new(ErrorKind::Unsupported, "objects are only read here"))
     }
+
+    fn element(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        (self.0)(key)
+    }
+
+    fn walk_elements(
+        &mut self,
+        (lower, upper): (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let snapshot = self.1.ok_or_else(|| {
+            let text = "the elements of a sorted set cannot be listed where keys have no order";
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        walk_range(snapshot, (lower, upper), direction, each)
+    }
+}
+
+/// Calls `each` with the entries of a range of keys, in order or against it, until it returns
+/// false.
+fn walk_range(
+    snapshot: &Arc<dyn Snapshot>,
+    (lower, upper): (&[u8], &[u8]),
+    direction: Direction,
+    each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+) -> Result<()> {
+    let mut iterator = Arc::clone(snapshot).iterate(&KeyRange::new(lower, upper))?;
+    let is_forward = direction == Direction::Forward;
+    let mut is_there =
+        if is_forward { iterator.seek_to_first()? } else { iterator.seek_to_last()? };
+    while is_there && each(iterator.key(), iterator.entry().value) {
+        is_there = if is_forward { iterator.next()? } else { iterator.prev()? };
+    }
+    Ok(())
 }
 
 /// The value of an object of `kind` as RDB has it, whole; its memory is claimed.
 fn object_value(
     (kind, value): (Kind, &[u8]),
-    read: Read<'_>,
+    (read, snapshot): (Read<'_>, Option<&Arc<dyn Snapshot>>),
     claim: &Claim,
     now_ms: u64,
 ) -> Result<rdb::Object> {
     let mut object = Object::decode(kind, value)?;
-    let bytes =
-        usize::try_from(object.pages_end()).unwrap_or(usize::MAX).saturating_mul(PAGE_BYTES);
+    let each = if object.is_of_entries() { ELEMENT_BYTES } else { PAGE_BYTES };
+    let bytes = usize::try_from(object.pages_end()).unwrap_or(usize::MAX).saturating_mul(each);
     claim.set(0);
     claim.grow(bytes).map_err(out_of_memory)?;
-    to_rdb(&mut object, &mut Stored(read), now_ms)
+    to_rdb(&mut object, &mut Stored(read, snapshot), now_ms)
 }
 
 /// Calls `take` with pieces of an RDB file that has all keys of `snapshot`, which is database `db`;
@@ -75,7 +114,8 @@ pub(super) fn write_all(
                 expires(key, entry.expires_unix_ms);
             }
             let now_ms = snapshot.unix_ms();
-            write_entry((database, key, entry), &read, (writer, claim), now_ms, &mut out)?;
+            let from: Source<'_> = (&read, Some(snapshot));
+            write_entry((database, key, entry), from, (writer, claim), now_ms, &mut out)?;
         }
         take(&mut out)?;
         is_there = iterator.next()?;
@@ -98,13 +138,13 @@ pub(super) fn write_key(
         return Ok(());
     };
     let entry = EntryRef { value: &value, expires_unix_ms, user_bits };
-    write_entry((db.into(), key, entry), &|key| engine.get(key), to, now_ms, out)
+    write_entry((db.into(), key, entry), (&|key| engine.get(key), None), to, now_ms, out)
 }
 
-/// Adds an entry to an RDB file; `read` reads the pages of objects.
+/// Adds an entry to an RDB file, with the pages and elements of objects that `from` has.
 fn write_entry(
     (database, key, entry): (u64, &[u8], EntryRef<'_>),
-    read: Read<'_>,
+    from: Source<'_>,
     (writer, claim): (&mut FileWriter, &Claim),
     now_ms: u64,
     out: &mut Vec<u8>,
@@ -115,7 +155,7 @@ fn write_entry(
         writer.entry(&rdb::Entry { database, key, value, expires_unix_ms, user_bits }, out);
         return Ok(());
     };
-    let value = object_value((kind, value), read, claim, now_ms)?;
+    let value = object_value((kind, value), from, claim, now_ms)?;
     // One whose last fields have expired is nothing for others.
     if !matches!(&value, rdb::Object::Hash(fields) if fields.is_empty()) {
         let key = key.to_vec();
@@ -154,7 +194,7 @@ pub(crate) fn each_range(
 /// Adds commands that make `key` what it is in `engine`, which is database `db`: nothing if it is
 /// not there. Returns when it expires; 0 for never.
 pub(crate) fn push_key(
-    engine: &dyn Engine,
+    (engine, whole): (&dyn Engine, Option<&Arc<dyn Engine>>),
     (db, key): (u8, &[u8]),
     claim: &Claim,
     now_ms: u64,
@@ -170,7 +210,10 @@ pub(crate) fn push_key(
         return Ok(expires);
     };
     let read = |key: &[u8]| engine.get(key);
-    let payload = rdb::dump_object(&object_value((kind, &value), &read, claim, now_ms)?);
+    let ordered = whole.and_then(|engine| Arc::clone(engine).as_ordered());
+    let snapshot = ordered.map(|ordered| ordered.snapshot()).transpose()?;
+    let from: Source<'_> = (&read, snapshot.as_ref());
+    let payload = rdb::dump_object(&object_value((kind, &value), from, claim, now_ms)?);
     claim.set(0);
     let args: [&[u8]; 6] = [b"RESTORE", key, at.as_bytes(), &payload, b"REPLACE", b"ABSTTL"];
     effects.push(Some(db), &args);

@@ -11,6 +11,7 @@ use crate::burst::Args;
 use crate::overlay::Owned;
 use crate::resp::moving::PAGES_AT_ONCE;
 use crate::resp::types::Objects;
+use crate::resp::types::generic::copy_elements;
 use crate::resp::types::reclaim::Paused;
 use crate::service::Service;
 use silica::engine::{Durability, Engine, EngineExt, EntryRef, GetSink, Result, WriteBatch};
@@ -75,7 +76,7 @@ impl<'s> Ahead<'s> {
             let from = engine.get_with(key, own).ok()??;
             let target_engine = databases.engine(target).ok()?;
             let ahead = Ahead::new(service, from, (target, target_engine), to)?;
-            let copied = ahead.copy_pages(engine, moves);
+            let copied = ahead.copy_pages((engine, db), moves);
             let is_same = engine.get_with(key, |now| now == Some(ahead.from.entry()));
             if is_same.unwrap_or(false) {
                 return copied.ok().map(|()| ahead);
@@ -106,11 +107,13 @@ impl<'s> Ahead<'s> {
         PageId { object: self.id, number: 0 }
     }
 
-    fn copy_pages(&self, engine: &dyn Engine, moves: bool) -> Result<()> {
+    fn copy_pages(&self, (engine, db): (&dyn Engine, usize), moves: bool) -> Result<()> {
         let bytes_max = self.service.budget.max() / 4;
-        let mut objects = Objects::new(self.service, engine, self.db, 0, bytes_max);
+        let mut objects = Objects::new(self.service, engine, db, 0, bytes_max);
         let pages = self.object.clone().page_ids(objects.pages())?;
-        self.service.dead_pages.note_made(self.db, pages.len() as i64 + 1);
+        let elements = if self.object.is_of_entries() { 2 * self.object.len(0) } else { 0 };
+        let made = pages.len() as i64 + elements as i64 + 1;
+        self.service.dead_pages.note_made(self.db, made);
         self.target.put(&self.first().key(), &self.to, Durability::Buffered)?;
         for pages in pages.chunks(BATCH) {
             let keys: Vec<_> = pages.iter().map(|page| page.key()).collect();
@@ -128,6 +131,7 @@ impl<'s> Ahead<'s> {
             }
             self.target.write_each(&batch, Durability::Buffered)?;
         }
+        copy_elements(objects.pages(), &self.object, (self.target, self.id))?;
         // The step that moves the object syncs it before it is gone here: most of it is done then.
         if moves { self.target.sync() } else { Ok(()) }
     }

@@ -190,6 +190,8 @@ static SETTINGS: &[Setting] = settings! {
         0..=10_000_000 => |service, n| service.idle_ms_max.store(1000 * n as u64, Relaxed);
     "tracking-table-max-keys": |service| service.tracking.keys_max().to_string(),
         0..=i64::MAX => |service, n| service.tracking.set_keys_max(service, n as usize);
+    "zset-max-paged-entries": |service| service.zset_paged_max.load(Relaxed).to_string(),
+        0..=i64::MAX => |service, n| service.zset_paged_max.store(n as u64, Relaxed);
 };
 
 /// What a node of a cluster was told to announce, if it was; the address in use is in the map.

@@ -3,6 +3,7 @@
 mod chain;
 mod cut;
 mod encrypted;
+mod entries;
 mod failover;
 mod file;
 mod follow;

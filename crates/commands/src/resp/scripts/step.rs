@@ -11,6 +11,7 @@ use silica::engine::{
 };
 use silica_types::is_inner;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory of a key beside its bytes and its values.
@@ -295,6 +296,22 @@ impl Engine for Step<'_> {
             slots.write(key, update);
         }
         self.refuse_full(&slots)
+    }
+
+    fn held_back(
+        &self,
+        (lower, upper): (&[u8], &[u8]),
+        each: &mut dyn FnMut(&[u8], Option<EntryRef<'_>>),
+    ) {
+        if lower < upper {
+            let slots = self.slots();
+            let range = (Bound::Included(lower), Bound::Excluded(upper));
+            for (key, slot) in slots.by_key.range::<[u8], _>(range) {
+                if let Some(written) = &slot.written {
+                    each(key, written.as_ref().map(Owned::entry));
+                }
+            }
+        }
     }
 
     fn sync(&self) -> Result<()> {

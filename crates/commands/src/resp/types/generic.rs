@@ -6,7 +6,10 @@ use crate::overlay::Owned;
 use crate::resp::{Keyspace, NOT_INTEGER, SYNTAX};
 use silica::engine::{Durability, Engine, Error, ErrorKind, Result, WriteBatch};
 use silica_proto::{Reply, parse_i64};
-use silica_types::{Hash, KEY_BYTES, Kind, List, Object, PageId, Pages, Set};
+use silica_types::{
+    Direction, Hash, KEY_BYTES, Kind, List, Object, PageId, Pages, Set, entries_of_object,
+    entry_for,
+};
 
 pub(crate) static ENCODING: TypeCommand = TypeCommand::read(encoding).with_key_at(2);
 
@@ -21,6 +24,8 @@ const SAMPLES: usize = 5;
 const SHORT_BYTES_MAX: usize = 44;
 /// Times that a copy is tried whose source others change.
 const RUNS_MAX: usize = 1000;
+/// Elements that are entries, of which so many are copied at once.
+const ELEMENTS_AT_ONCE: usize = 512;
 
 /// OBJECT ENCODING: what Redis would call it.
 fn encoding(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -85,8 +90,24 @@ fn usage(objects: &mut Objects<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Do
     Ok(())
 }
 
+/// What the elements of `object` take, which are entries, by the size of `samples` of them.
+fn entries_bytes(object: &Object, pages: &mut dyn Pages, samples: usize) -> Result<usize> {
+    let Some(id) = object.id() else { return Ok(0) };
+    let (mut bytes, mut measured) = (0, 0);
+    let (from, end) = entries_of_object(id);
+    pages.walk_elements((&from, &end), Direction::Forward, &mut |key, value| {
+        (bytes, measured) = (bytes + key.len() + value.len() + ENTRY_BYTES, measured + 1);
+        samples == 0 || measured < samples
+    })?;
+    let count = usize::try_from(object.len(0) + object.len(1)).unwrap_or(usize::MAX);
+    Ok((bytes / measured.max(1)).saturating_mul(count))
+}
+
 /// What the pages of `object` take, by the size of `samples` of them.
 fn pages_bytes(object: &mut Object, pages: &mut dyn Pages, samples: usize) -> Result<usize> {
+    if object.is_of_entries() {
+        return entries_bytes(object, pages, samples);
+    }
     let all = object.page_ids(pages)?;
     let step = if samples == 0 { 1 } else { all.len().div_ceil(samples).max(1) };
     let (mut bytes, mut measured) = (0, 0);
@@ -166,9 +187,36 @@ pub(crate) fn copy_pages(
         batch.put(key, bytes);
     }
     target.write(&batch, Durability::Buffered)?;
+    copy_elements(from.pages(), &object, (target, id))?;
     object.rename_pages(id);
     entry.value = object.encode();
     Ok(())
+}
+
+/// Makes the elements of `object`, if they are entries, also entries of `target`, under the name
+/// `id`.
+pub(crate) fn copy_elements(
+    from: &mut dyn Pages,
+    object: &Object,
+    (target, id): (&dyn Engine, u64),
+) -> Result<()> {
+    let Some(own) = object.id().filter(|_| object.is_of_entries()) else { return Ok(()) };
+    let (mut lower, upper) = entries_of_object(own);
+    loop {
+        let mut some: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        from.walk_elements((&lower, &upper), Direction::Forward, &mut |key, value| {
+            some.push((key.to_vec(), value.to_vec()));
+            some.len() < ELEMENTS_AT_ONCE
+        })?;
+        let Some((last, _)) = some.last() else { return Ok(()) };
+        lower = [last, &[0][..]].concat();
+        some.iter_mut().for_each(|(key, _)| *key = entry_for(key, id));
+        let mut batch = WriteBatch::new();
+        for (key, value) in &some {
+            batch.put(key, value);
+        }
+        target.write_each(&batch, Durability::Buffered)?;
+    }
 }
 
 impl Objects<'_> {

@@ -4,6 +4,7 @@
 //! [`Objects::commit`] as one batch, if the engine still holds what was read.
 
 mod commit;
+mod elements;
 mod overlaid;
 mod slots;
 mod telling;
@@ -11,6 +12,7 @@ mod telling;
 pub(crate) use self::overlaid::Overlaid;
 pub(super) use self::slots::Value;
 
+use self::elements::Elements;
 use self::slots::{Slot, Slots};
 use super::{Done, WRONG_TYPE};
 use crate::overlay::Owned;
@@ -21,8 +23,9 @@ use crate::table::INNER_KEY;
 use crate::waiters::Wait;
 use silica::engine::{Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 use silica_base::Prng;
-use silica_types::{Kind, Object, PageId, Pages, is_inner, is_marked};
+use silica_types::{Kind, Object, PageId, Pages, Zset, is_inner, is_marked};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Memory of an entry or page beside its bytes.
 const SLOT_BYTES: usize = 160;
@@ -123,11 +126,13 @@ impl<'e> Objects<'e> {
         now_ms: u64,
         bytes_max: usize,
     ) -> Self {
+        let above = service.zset_paged_max.load(Relaxed);
+        let elements = Elements::new(service.databases.whole(db), above);
         Objects {
             service,
             db,
             now_ms,
-            pages: Overlaid::new(engine, now_ms, bytes_max),
+            pages: Overlaid::new(engine, elements, now_ms, bytes_max),
             slots: Slots::new(),
             asked: 0,
             taken: Vec::new(),
@@ -211,6 +216,7 @@ impl<'e> Objects<'e> {
     /// Reads the keys from place `first` on, which are `unknown`.
     fn read_from(&mut self, first: usize, unknown: &[&[u8]]) -> Result<()> {
         self.pages.ask_for(unknown.len())?;
+        self.pages.elements.look_anew();
         self.pages.engine.get_many(unknown, &mut self.slots.reader(first, self.now_ms))?;
         for slot in &self.slots.all()[first..] {
             let value = slot.seen().map_or(0, |entry| entry.value.len());
@@ -255,6 +261,10 @@ impl<'e> Objects<'e> {
                 slot.take_decoded(kind)?.ok_or_else(Failure::wrong_type)?
             }
         };
+        if let Some(state) = object.state() {
+            self.pages.elements.load(state, &self.service.known_counts);
+            self.pages.settle_entries(state.0, key)?;
+        }
         self.taken.push(place);
         Ok(Some(Opened { slot: place, object, expires_unix_ms }))
     }
@@ -298,6 +308,10 @@ impl<'e> Objects<'e> {
             self.event(Classes::NEW, "new", &key);
         }
         self.note_change(place);
+        if object.kind() == Kind::Zset {
+            Zset::of(&mut object, &mut self.pages).settle()?;
+        }
+        self.dead.extend(object.take_left());
         if object.is_empty() && object.kind() != Kind::Stream {
             if let Some(id) = object.id() {
                 object.free(&mut self.pages)?;
@@ -352,7 +366,7 @@ impl<'e> Objects<'e> {
         {
             // Many pages are removed later, apart from other requests.
             match object.pages_end() {
-                0..PAGES_FREED_MAX => {
+                0..PAGES_FREED_MAX if !object.is_of_entries() => {
                     object.free(&mut self.pages)?;
                     self.pages.remove(PageId { object: id, number: 0 });
                 }

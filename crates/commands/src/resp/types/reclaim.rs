@@ -21,7 +21,7 @@ use silica::engine::{
     Durability, Engine, EngineExt, EntryIter, EntryRef, KeyRange, Result, WriteBatch,
 };
 use silica_proto::Reply;
-use silica_types::{PREFIX, PageId, is_inner, is_marked, pages_of};
+use silica_types::{PREFIX, PageId, is_inner, is_marked, owner_of_entry, pages_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -283,13 +283,13 @@ impl DeadPages {
                 walk = Walk { before: walk.seen, rests: walk.seen == 0, ..Walk::default() };
                 break;
             }
-            let Some(page) = PageId::of_key(iterator.key()) else { break };
+            let Some(object) = owner_of_entry(iterator.key()) else { break };
             walk.seen += 1;
-            if is_dead(keys.engine, &*iterator, page)? {
-                remove_all(keys.engine, page.object)?;
+            if is_dead(keys.engine, &*iterator, object)? {
+                remove_all(keys.engine, object)?;
                 self.reclaimed.fetch_add(1, Relaxed);
             }
-            let Some(next) = page.object.checked_add(1) else { break };
+            let Some(next) = object.checked_add(1) else { break };
             walk.next = next;
         }
         self.inner().walks.insert(keys.db, walk);
@@ -297,13 +297,14 @@ impl DeadPages {
     }
 }
 
-/// True if the object that has `page`, at which `iterator` is, is gone for good.
-fn is_dead(engine: &dyn Engine, iterator: &dyn EntryIter, page: PageId) -> Result<bool> {
-    let name = match page.number {
-        0 => Some(iterator.entry().value.to_vec()),
-        _ => engine.get(&PageId { number: 0, ..page }.key())?,
+/// True if the object `id` is gone for good, at whose first page or element `iterator` is.
+fn is_dead(engine: &dyn Engine, iterator: &dyn EntryIter, id: u64) -> Result<bool> {
+    let first = PageId { object: id, number: 0 }.key();
+    let name = match iterator.key() == first {
+        true => Some(iterator.entry().value.to_vec()),
+        false => engine.get(&first)?,
     };
-    is_gone(engine, page.object, name)
+    is_gone(engine, id, name)
 }
 
 /// True if the object `id`, whose first page has `name`, is gone for good.
@@ -326,7 +327,7 @@ fn is_gone(engine: &dyn Engine, id: u64, mut name: Option<Vec<u8>>) -> Result<bo
     }
 }
 
-/// Removes all pages of the object `id` of an engine in order.
+/// Removes all pages and elements of the object `id` of an engine in order.
 fn remove_all(engine: &dyn Engine, id: u64) -> Result<()> {
     let lower = PageId { object: id, number: 0 }.key();
     let upper = PageId { object: id, number: u64::MAX }.key();

@@ -1,12 +1,12 @@
 //! Objects as an engine has them, checked as a whole.
 
-use silica_engine::{Engine, EngineExt, Error, ErrorKind, Result};
-use silica_types::{Kind, Object, Page, PageId, Pages, check};
-use std::collections::BTreeSet;
+use silica_engine::{Engine, EngineExt, Error, ErrorKind, KeyRange, Result};
+use silica_types::{Direction, Kind, Object, Page, PageId, Pages, check, element_of_entry};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Reads pages of an engine.
-struct EnginePages<'e>(&'e dyn Engine);
+struct EnginePages<'e>(&'e Arc<dyn Engine>);
 
 impl Pages for EnginePages<'_> {
     fn get(&mut self, page: PageId) -> Result<Arc<Page>> {
@@ -24,6 +24,26 @@ impl Pages for EnginePages<'_> {
 
     fn new_id(&mut self) -> Result<u64> {
         unreachable!("a check writes nothing");
+    }
+
+    fn element(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(key)
+    }
+
+    fn walk_elements(
+        &mut self,
+        (lower, upper): (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        assert_eq!(direction, Direction::Forward, "a check goes forward");
+        let ordered = Arc::clone(self.0).as_ordered().expect("an order");
+        let mut iterator = ordered.snapshot()?.iterate(&KeyRange::new(lower, upper))?;
+        let mut is_there = iterator.seek_to_first()?;
+        while is_there && each(iterator.key(), iterator.entry().value) {
+            is_there = iterator.next()?;
+        }
+        Ok(())
     }
 }
 
@@ -57,9 +77,11 @@ fn each_entry(engine: &Arc<dyn Engine>, visit: &mut Visit<'_>) {
 /// found: the first page of its object is there, too. Returns how many objects and how many pages
 /// without one there are.
 pub(super) fn check_all(engine: &Arc<dyn Engine>) -> (usize, usize) {
-    let (mut objects, mut pages) = (Vec::new(), BTreeSet::new());
+    let (mut objects, mut pages, mut elements) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     each_entry(engine, &mut |key, user_bits, value| {
-        if let Some(page) = PageId::of_key(key) {
+        if let Some((id, ..)) = element_of_entry(key) {
+            *elements.entry(id).or_insert(0) += 1;
+        } else if let Some(page) = PageId::of_key(key) {
             pages.insert(page);
         } else if let Some(kind) = Kind::of_user_bits(user_bits) {
             let object = Object::decode(kind, value).expect("an object");
@@ -71,11 +93,14 @@ pub(super) fn check_all(engine: &Arc<dyn Engine>) -> (usize, usize) {
     for (key, object) in objects {
         let name = key.escape_ascii();
         assert!(!object.is_empty(), "{name} is empty");
-        let checked = check(&object, &mut EnginePages(&**engine));
+        let checked = check(&object, &mut EnginePages(engine));
         let checked = checked.unwrap_or_else(|error| panic!("{name}: {error}"));
         for page in &checked.pages {
             assert!(pages.remove(page), "{name}: {page:?} belongs to two objects");
         }
+        let entries = if object.is_of_entries() { checked.elements } else { 0 };
+        let found = object.id().and_then(|id| elements.remove(&id)).unwrap_or(0);
+        assert_eq!(found, entries, "{name}: elements of no use");
         if let Some(id) = object.id() {
             let owner = PageId { object: id, number: 0 };
             assert_eq!(engine.get(&owner.key()).unwrap().as_deref(), Some(&key[..]));
@@ -87,5 +112,8 @@ pub(super) fn check_all(engine: &Arc<dyn Engine>) -> (usize, usize) {
         let first = PageId { number: 0, ..*page };
         assert!(pages.contains(&first), "nobody finds {page:?}");
     }
-    (count, pages.len())
+    for id in elements.keys() {
+        assert!(pages.contains(&PageId { object: *id, number: 0 }), "nobody finds elements");
+    }
+    (count, pages.len() + elements.values().sum::<u64>() as usize)
 }

@@ -45,14 +45,43 @@ impl Objects<'_> {
     /// an entry may see the one that a write has just left, and after it a page that the same write
     /// is about to replace: then pages are compared, too.
     pub(crate) fn commit(&mut self) -> Result<bool> {
-        let (engine, slots) = (self.pages.engine, self.slots.all());
-        let is_changed = slots.iter().any(|slot| slot.is_changed);
-        if !is_changed && !self.is_linked {
+        let slots = self.slots.all();
+        if !slots.iter().any(|slot| slot.is_changed) && !self.is_linked {
             return Ok(true);
         }
+        let states = self.counted();
+        let written = self.write();
+        if !matches!(written, Ok(true)) {
+            states.into_iter().for_each(|state| self.service.known_counts.forget(state));
+        }
+        written
+    }
+
+    /// Tells what is known of the ranks of sorted sets, of those that were changed before they are
+    /// written: whoever finds one so finds its counts. The states of these.
+    fn counted(&self) -> Vec<(u64, u64)> {
+        let mut states = Vec::new();
+        for slot in self.slots.all() {
+            let Value::Object(object, _) = &slot.value else { continue };
+            if !(slot.is_changed || self.pages.elements.has_news) {
+                continue;
+            }
+            let Some(state) = object.state() else { continue };
+            let counts = self.pages.elements.of_object(state.0);
+            if !counts.is_empty() {
+                self.service.known_counts.put(state, counts);
+                states.push(state);
+            }
+        }
+        states
+    }
+
+    fn write(&self) -> Result<bool> {
         if !self.pages.is_of_one_order() {
             return Ok(false);
         }
+        let (engine, slots) = (self.pages.engine, self.slots.all());
+        let is_changed = slots.iter().any(|slot| slot.is_changed);
         let is_in_order = self.pages.is_in_order();
         let mut expected: Vec<Expected<'_>> = slots.iter().map(Slot::expected).collect();
         // A key that was asked for twice is one entry, too. An engine that expects one entry waits
@@ -79,12 +108,16 @@ impl Objects<'_> {
             };
             Some(Op { key: page.key(), kind })
         });
+        let elements = self.pages.elements.written().map(|(key, value)| {
+            let kind = value.map_or(OpKind::Delete, |value| OpKind::Put(EntryRef::new(value)));
+            Op { key, kind }
+        });
         let keys = slots.iter().zip(values).filter(|(slot, _)| slot.is_changed);
         let keys = keys.filter_map(|(slot, value)| {
             Some(Op { key: &slot.key, kind: slot.op(&encoded[value])? })
         });
         let mut ops: Vec<Op<'_>> = Vec::with_capacity(self.pages.slots().len() + slots.len());
-        ops.extend(pages.chain(keys));
+        ops.extend(pages.chain(elements).chain(keys));
         let quiet = slots.iter().filter(|slot| slot.is_changed && !slot.is_told);
         let write = || atomic(engine)?.write_expecting(&expected, &ops, Durability::Buffered);
         untold(quiet.map(|slot| &*slot.key), write)

@@ -1,10 +1,13 @@
 //! The pages that a step has read, and how it has changed them.
 
+use super::elements::Elements;
 use super::{ASKED_MAX, PAGES_BYTES_KEPT, SLOT_BYTES};
 use crate::budget::out_of_memory;
 use silica::engine::{Engine, EntryRef, Error, ErrorKind, GetSink, Result};
 use silica_base::Prng;
-use silica_types::{FLAT_BYTES_MAX, FLAT_BYTES_USUAL, KEY_BYTES, Page, PageId, Pages};
+use silica_types::{
+    Counts, Direction, FLAT_BYTES_MAX, FLAT_BYTES_USUAL, KEY_BYTES, Page, PageId, Pages,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,6 +15,9 @@ use std::sync::Arc;
 
 /// Bytes for which a page has room when it was read: those of an element.
 pub(super) const ELEMENT_BYTES_USUAL: usize = 128;
+
+/// Memory of an element that was written beside its bytes.
+const ELEMENT_BYTES: usize = 64;
 
 /// Pages of a step for which there is room once it has one.
 const PAGES_USUAL: usize = 48;
@@ -90,6 +96,8 @@ type PageSlots = HashMap<PageId, PageSlot, BuildHasherDefault<PageHasher>>;
 pub(crate) struct Overlaid<'e> {
     pub(super) engine: &'e dyn Engine,
     pages: PageSlots,
+    /// Elements that are entries of their own.
+    pub(super) elements: Elements<'e>,
     held_bytes: usize,
     bytes_max: usize,
     flat_bytes_max: usize,
@@ -105,18 +113,24 @@ pub(crate) struct Overlaid<'e> {
     /// The running command may change something: what it reads is kept.
     pub(super) writes: bool,
     /// Pages and keys that the running command may still ask for, if there is a limit.
-    left: Option<usize>,
+    pub(super) left: Option<usize>,
     /// The id that was given last to the running command; 0 if none was.
     pub(super) newest: u64,
     pub(super) prng: Prng,
 }
 
 impl<'e> Overlaid<'e> {
-    pub(super) fn new(engine: &'e dyn Engine, now_ms: u64, bytes_max: usize) -> Self {
+    pub(super) fn new(
+        engine: &'e dyn Engine,
+        elements: Elements<'e>,
+        now_ms: u64,
+        bytes_max: usize,
+    ) -> Self {
         let is_durable = engine.descriptor().capabilities.durable;
         Overlaid {
             engine,
             pages: HashMap::default(),
+            elements,
             held_bytes: 0,
             bytes_max,
             // In memory a page costs more than the bytes that are written with each change.
@@ -172,6 +186,7 @@ impl<'e> Overlaid<'e> {
         let (before, newest) = (self.pages.len(), self.newest);
         self.pages.retain(|page, _| page.object != newest);
         self.made -= (before - self.pages.len()) as i64;
+        self.elements.forget(newest);
     }
 
     /// The running command asks for `count` pages or keys.
@@ -184,7 +199,7 @@ impl<'e> Overlaid<'e> {
             Some(rest) => *left = rest,
             None => {
                 *left = 0;
-                return Err(Error::new(ErrorKind::Busy, "the command takes long"));
+                return Err(takes_long());
             }
         }
         Ok(())
@@ -233,6 +248,10 @@ impl<'e> Overlaid<'e> {
 
 fn order_epoch(engine: &dyn Engine) -> Option<u64> {
     engine.as_atomic().and_then(|atomic| atomic.order_epoch())
+}
+
+pub(super) fn takes_long() -> Error {
+    Error::new(ErrorKind::Busy, "the command takes long")
 }
 
 fn missing() -> Error {
@@ -295,6 +314,55 @@ impl Pages for Overlaid<'_> {
 
     fn flat_bytes_max(&self) -> usize {
         self.flat_bytes_max
+    }
+
+    fn keeps_entries(&self) -> bool {
+        self.elements.are_kept
+    }
+
+    fn entries_above(&self) -> Option<u64> {
+        self.elements.above
+    }
+
+    fn entry_key_bytes_max(&self) -> usize {
+        self.engine.descriptor().limits.key_bytes_max
+    }
+
+    fn element(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.ask_for(1)?;
+        if let Some(written) = self.elements.get(key) {
+            return Ok(written);
+        }
+        let mut sink = Bytes(None);
+        self.engine.get_many(&[key], &mut sink)?;
+        self.has_read = true;
+        Ok(sink.0)
+    }
+
+    fn put_element(&mut self, key: &[u8], value: Option<&[u8]>, is_new: bool) {
+        self.held_bytes += key.len() + value.map_or(0, <[u8]>::len) + ELEMENT_BYTES;
+        self.made += match value {
+            Some(_) => i64::from(is_new),
+            None => -1,
+        };
+        self.elements.put(key, value);
+    }
+
+    fn walk_elements(
+        &mut self,
+        range: (&[u8], &[u8]),
+        direction: Direction,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.walk(range, direction, each)
+    }
+
+    fn take_counts(&mut self, tree: (u64, usize)) -> Option<Counts> {
+        self.elements.take_counts(tree)
+    }
+
+    fn keep_counts(&mut self, tree: (u64, usize), counts: Counts, are_news: bool) {
+        self.elements.keep_counts(tree, counts, are_news);
     }
 }
 

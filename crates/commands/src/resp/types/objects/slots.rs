@@ -132,7 +132,7 @@ impl Slot {
             Value::Object(object, expires_unix_ms) => Some(OpKind::Put(EntryRef {
                 value: encoded,
                 expires_unix_ms: *expires_unix_ms,
-                user_bits: object.kind().user_bits(),
+                user_bits: object.user_bits(),
             })),
             Value::Nothing => Some(OpKind::Delete),
             Value::Seen => None,

@@ -11,6 +11,9 @@ use crate::waiters::{Vain, timeout_ms};
 use silica_proto::{Reply, Version, parse_i64};
 use silica_types::{Direction, Kind, Zset};
 
+/// Members that are popped in one walk over them: more are not held in memory.
+const LISTED_MAX: u64 = 1024;
+
 /// What is taken, and how it is told.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pop {
@@ -145,7 +148,7 @@ pub(super) fn pop_min_max<'k>(
         };
         let mut room = Room::new(args, reply.buffered());
         let mut left = count;
-        zset.scan(first, direction, &mut |member, score| {
+        let mut write = |member: &[u8], score| {
             if pop.in_pairs {
                 reply.array(2);
             }
@@ -153,13 +156,25 @@ pub(super) fn pop_min_max<'k>(
             write_score(reply, score);
             left -= 1;
             left > 0 && room.fits(reply.buffered())
-        })?;
+        };
+        let mut listed = Vec::new();
+        if count <= LISTED_MAX {
+            listed = zset.list(ranks.clone())?;
+            let mut each = listed.iter();
+            let next = || if pop.is_max { each.next_back() } else { each.next() };
+            let _ = std::iter::from_fn(next).all(|(member, score)| write(member, *score));
+        } else {
+            zset.scan(first, direction, &mut write)?;
+        }
         if let Err(failure) = room.finish() {
             objects.close(opened);
             return Err(failure);
         }
         let mut zset = Zset::of(&mut opened.object, objects.pages());
-        zset.remove_ranks(ranks)?;
+        match count <= LISTED_MAX {
+            true => zset.remove_listed(ranks.start, &listed)?,
+            false => drop(zset.remove_ranks(ranks)?),
+        }
         store_smaller(objects, opened, key, if pop.is_max { "zpopmax" } else { "zpopmin" })?;
         return Ok(true);
     }
