@@ -283,9 +283,7 @@ impl Object {
             self.trees.split_at_mut_checked(count).ok_or_else(|| damaged("it has three trees"))?;
         own.iter_mut().try_for_each(|tree| tree.decode_again(value, &mut at))?;
         if own.iter().any(|tree| tree.height() == ENTRIES) {
-            let same = |tree: &Tree| {
-                tree.height() == ENTRIES && tree.root().is_empty() && tree.len() == own[0].len()
-            };
+            let same = |tree: &Tree| tree.height() == ENTRIES && tree.len() == own[0].len();
             if kind != Kind::Zset || self.allocation.id == 0 || !own.iter().all(same) {
                 return Err(damaged("its elements cannot be entries"));
             }

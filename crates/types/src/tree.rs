@@ -63,9 +63,14 @@ impl Tree {
         &self.root
     }
 
+    /// One whose elements are entries has no root, not even an empty one: what knows none of these
+    /// fails to read it, where an empty node would look like a tree without elements.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.height);
         write_varint(out, self.count);
+        if self.height == ENTRIES {
+            return;
+        }
         write_varint(out, self.root.len() as u64);
         out.extend_from_slice(&self.root);
     }
@@ -75,7 +80,7 @@ impl Tree {
         self.height = *bytes.get(*at).ok_or_else(|| damaged("a tree is cut short"))?;
         *at += 1;
         self.count = take_varint(bytes, at)?;
-        let len = take_varint(bytes, at)?;
+        let len = if self.height == ENTRIES { 0 } else { take_varint(bytes, at)? };
         self.root.fill(&bytes[take_bytes(bytes, at, len)?], ROOM);
         Ok(())
     }

@@ -189,6 +189,56 @@ fn a_copy_has_entries_of_its_own_and_keys_tell_whose_they_are() {
     assert_eq!(Zset::of(&mut copy, &mut pages).some(0, usize::MAX).unwrap(), elements);
 }
 
+/// The number behind `skipped` bytes from `*at` on, which moves behind it.
+fn number(value: &[u8], at: &mut usize, skipped: u64) -> Option<u64> {
+    *at += usize::try_from(skipped).ok()?;
+    let (number, len) = silica_base::read_varint(value.get(*at..)?)?;
+    *at += len;
+    Some(number)
+}
+
+/// Reads a value as who knows that each tree has a root: flags and id, two numbers, and of each
+/// tree its height, its elements, the length of its root and the root. `None` if that fails.
+fn read_with_roots(value: &[u8]) -> Option<()> {
+    let (mut at, mut root) = (9, 0);
+    number(value, &mut at, 0)?;
+    number(value, &mut at, 0)?;
+    for _ in 0..2 {
+        number(value, &mut at, root + 1)?;
+        root = number(value, &mut at, 0)?;
+    }
+    (at as u64 + root <= value.len() as u64).then_some(())
+}
+
+#[test]
+fn who_knows_no_entries_fails_to_read_the_value() {
+    for len in [101, 127, 128, 255, 256, 2000, 20_000] {
+        let (object, _) = of_entries(len);
+        assert!(read_with_roots(&object.encode()).is_none(), "{len} elements");
+        let (mut object, mut pages) = (Object::new(Kind::Zset), MemoryPages::default());
+        let mut zset = Zset::of(&mut object, &mut pages);
+        for n in 0..len + 500 {
+            zset.put(format!("{n}").as_bytes(), 1.0).unwrap();
+        }
+        assert!(read_with_roots(&object.encode()).is_some(), "{len} elements in pages");
+    }
+}
+
+#[test]
+fn entries_stay_readable_and_become_pages_again_where_none_are_made() {
+    let (mut object, mut pages) = of_entries(2000);
+    pages.entries_above = Some(2000);
+    let all = Zset::of(&mut object, &mut pages).some(0, usize::MAX).unwrap();
+    Zset::of(&mut object, &mut pages).settle().unwrap();
+    assert!(object.is_of_entries(), "it is at the limit");
+    pages.entries_above = None;
+    assert_eq!(Zset::of(&mut object, &mut pages).some(0, usize::MAX).unwrap(), all);
+    Zset::of(&mut object, &mut pages).settle().unwrap();
+    assert!(!object.is_of_entries() && pages.elements.is_empty());
+    assert_eq!(Zset::of(&mut object, &mut pages).some(0, usize::MAX).unwrap(), all);
+    check_trees(&mut object, &mut pages);
+}
+
 #[test]
 fn a_change_of_an_entry_changes_no_others_and_names_a_new_state() {
     let (mut object, mut pages) = of_entries(2000);

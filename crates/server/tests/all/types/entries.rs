@@ -140,6 +140,39 @@ fn dumps_are_those_of_pages_and_restored_ones_become_entries() {
 }
 
 #[test]
+fn a_store_that_is_to_have_no_entries_reads_those_that_it_has() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, server) = open(&directory);
+    let mut client = Client::connect(&server);
+    assert_eq!(client.ask(LOWERED), "OK");
+    fill(&mut client, "z", 1000);
+    fill(&mut client, "read", 1000);
+    server.stop();
+    let (store, server) = {
+        drop(store);
+        open(&directory)
+    };
+    let mut client = Client::connect(&server);
+    script(
+        &mut client,
+        "CONFIG SET zset-max-paged-entries 0 -> OK
+         ZRANK read member:000001 -> :919
+         ZRANK z member:000001 -> :919",
+    );
+    assert_eq!(inner(&store, DEFAULT_KEYSPACE), (4000, 2));
+    // The next change makes pages of what is changed.
+    script(
+        &mut client,
+        "ZINCRBY z 0.5 member:000001 -> '919.5'
+         ZRANK z member:000001 -> :919
+         ZRANGE z 999 -1 -> ['member:000321']",
+    );
+    assert_eq!(inner(&store, DEFAULT_KEYSPACE).0, 2000);
+    check_all(store.keyspace(DEFAULT_KEYSPACE).unwrap().engine());
+    server.stop();
+}
+
+#[test]
 fn a_member_too_long_for_a_key_is_one_of_pages() {
     let (server, _directory) = start_engine("wip");
     let mut client = Client::connect(&server);
