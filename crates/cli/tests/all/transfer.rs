@@ -308,7 +308,10 @@ fn sorted_sets_of_entries_are_verified_and_moved_as_others_are() {
             assert_eq!(ask(&mut client, "ZRANGE board 0 -1 WITHSCORES"), all, "{within}");
             assert_eq!(ask(&mut client, "ZRANK board member:0001"), Reply::Number(419), "{within}");
             assert_eq!(ask(&mut client, "DBSIZE"), Reply::Number(2), "{within}");
+            // In a transaction, which stands before the engine.
+            ask(&mut client, "MULTI");
             ask(&mut client, "ZINCRBY board 1000 member:0001");
+            ask(&mut client, "EXEC");
             assert_eq!(ask(&mut client, "ZRANK board member:0001"), Reply::Number(499), "{within}");
             ask(&mut client, "ZADD board 419.5 member:0001");
         }

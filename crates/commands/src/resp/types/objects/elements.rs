@@ -6,7 +6,8 @@
 
 use super::overlaid::Overlaid;
 use crate::known_counts::{KnownCounts, OfTrees};
-use silica::engine::{Durability, Engine, EntryIter, EntryRef, GetSink, KeyRange, Result, Update};
+use silica::engine::{Durability, Engine, EntryIter, EntryRef, Error, ErrorKind};
+use silica::engine::{GetSink, KeyRange, Result, Update};
 use silica_types::{Counts, Direction, PREFIX, PageId, Pages, is_inner, owner_of_entry};
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -261,7 +262,9 @@ impl Overlaid<'_> {
         let changes = between(held.as_ref().unwrap_or(written), (lower, upper));
         let mut merge = Merge::new(direction, changes, each);
         let Some(iterator) = iterator(*whole, known)? else {
-            return walk_unordered(self.engine, (lower, upper), merge);
+            // A step in front of the engine has no entries to look at.
+            let engine = whole.map_or(self.engine, |whole| &**whole);
+            return walk_unordered(engine, (lower, upper), merge);
         };
         let mut is_there = match direction {
             Direction::Forward => iterator.seek(lower)?,
@@ -309,16 +312,17 @@ fn walk_unordered(
     (lower, upper): (&[u8], &[u8]),
     mut merge: Merge<'_>,
 ) -> Result<()> {
-    let mut found = BTreeMap::new();
-    if let Some(scan) = engine.as_scan() {
-        let mut next = Some(0);
-        while let Some(cursor) = next {
-            next = scan.scan(cursor, SCANNED, &mut |key, entry: EntryRef<'_>| {
-                if is_inner(key) && key >= lower && key < upper {
-                    found.insert(key.to_vec(), entry.value.to_vec());
-                }
-            })?;
-        }
+    let Some(scan) = engine.as_scan() else {
+        let text = "the elements of this sorted set are entries, which cannot be listed here";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    };
+    let (mut found, mut next) = (BTreeMap::new(), Some(0));
+    while let Some(cursor) = next {
+        next = scan.scan(cursor, SCANNED, &mut |key, entry: EntryRef<'_>| {
+            if is_inner(key) && key >= lower && key < upper {
+                found.insert(key.to_vec(), entry.value.to_vec());
+            }
+        })?;
     }
     while let Some((key, value)) = match merge.direction {
         Direction::Forward => found.pop_first(),
