@@ -36,7 +36,7 @@ use crate::topics::Topics;
 use crate::tracking::{Recipients, Tracking};
 use crate::waiters::{Waited, Waiters};
 use crate::watch::Watches;
-use silica::engine::{Durability, Error, ErrorKind, Result, WriteBatch};
+use silica::engine::{Durability, Engine, Error, ErrorKind, Result, WriteBatch};
 use silica_base::{Clock, HashSeed, Prng, SystemClock};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -300,6 +300,15 @@ impl Service {
     /// Bytes of values and replies that a thread collects without a claim, `most` at most.
     pub fn room(&self, most: usize) -> usize {
         self.budget.room(most, self.options.loops + self.options.io_workers)
+    }
+
+    /// True if elements of sorted sets may be entries here: databases are durable, in order.
+    pub fn keeps_elements(&self) -> bool {
+        let suits = |engine: &dyn Engine| {
+            let capabilities = engine.descriptor().capabilities;
+            capabilities.ordered && capabilities.durable
+        };
+        self.databases.owners.is_none() && self.databases.engine(0).is_ok_and(suits)
     }
 
     /// Milliseconds since the Unix epoch.

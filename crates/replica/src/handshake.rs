@@ -1,7 +1,7 @@
 //! What a replica says before its primary sends anything.
 
 use crate::wire::{Wire, failed};
-use silica_commands::replication::{CAPABILITY, COMMANDS_ONLY};
+use silica_commands::replication::{CAPABILITY, COMMANDS_ONLY, ELEMENTS, FILE};
 use silica_commands::{LinkKind, Service};
 use silica_engine::{Error, ErrorKind, Result};
 use silica_proto::Value;
@@ -18,7 +18,7 @@ const HOP_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Agreed {
     /// All data comes, whose position is the offset of the history; as blocks, if it knows these.
-    Full { id: String, offset: u64, has_blocks: bool },
+    Full { id: String, offset: u64, has_blocks: bool, has_records: bool },
     /// The stream goes on where this replica stands, perhaps under another id. A primary that makes
     /// records says up to where there are some.
     Continue { id: Option<String>, records_end: Option<u64> },
@@ -210,6 +210,9 @@ fn introduce(
     let mut can: Vec<&[u8]> = vec![b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"];
     if settings.has_records.load(Relaxed) {
         can.extend([&b"capa"[..], CAPABILITY.as_bytes()]);
+        if service.keeps_elements() {
+            can.extend([&b"capa"[..], ELEMENTS.as_bytes()]);
+        }
         if asks_commands {
             can.extend([&b"capa"[..], COMMANDS_ONLY.as_bytes()]);
         }
@@ -230,11 +233,12 @@ fn agreed(wire: &Wire, line: &str) -> Result<Answer> {
     let is_id = |id: &str| id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     match words[..] {
         ["+FULLRESYNC", id, offset, ref own @ ..]
-            if is_id(id) && matches!(own, [] | [CAPABILITY]) =>
+            if is_id(id) && matches!(own, [] | [CAPABILITY | FILE]) =>
         {
             let offset = offset.parse().map_err(|_| strange(wire, line))?;
-            let (id, has_blocks) = (id.to_string(), !own.is_empty());
-            Ok(Answer::Agreed(Agreed::Full { id, offset, has_blocks }))
+            let (id, has_blocks, has_records) =
+                (id.to_string(), own == [CAPABILITY], !own.is_empty());
+            Ok(Answer::Agreed(Agreed::Full { id, offset, has_blocks, has_records }))
         }
         ["+CONTINUE"] => Ok(goes_on_at(None, None)),
         ["+CONTINUE", id] if is_id(id) => Ok(goes_on_at(Some(id), None)),
@@ -290,9 +294,15 @@ mod tests {
     #[test]
     fn answers_to_psync_are_understood() {
         let id = "0123456789abcdef0123456789abcdef01234567";
-        let full = |has_blocks| Agreed::Full { id: id.into(), offset: 77, has_blocks };
-        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77")), full(false));
-        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77 {CAPABILITY}")), full(true));
+        let full = |has_blocks, has_records| Agreed::Full {
+            id: id.into(),
+            offset: 77,
+            has_blocks,
+            has_records,
+        };
+        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77")), full(false, false));
+        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77 {CAPABILITY}")), full(true, true));
+        assert_eq!(agrees(&format!("+FULLRESYNC {id} 77 {FILE}")), full(false, true));
         let on = |id: Option<&str>, records_end| Agreed::Continue {
             id: id.map(str::to_string),
             records_end,

@@ -227,8 +227,8 @@ impl Link {
                 follower.mark_position()?;
                 log::info!("{name} goes on at {}", replication.offset());
             }
-            Agreed::Full { id, offset, has_blocks } => {
-                let has_records = has_blocks && !asks_commands;
+            Agreed::Full { id, offset, has_blocks, has_records } => {
+                let has_records = has_records && !asks_commands;
                 replication.set_link_plain_from(if has_records { u64::MAX } else { 0 });
                 self.set_state(LinkState::Sync);
                 log::info!("{name} sends all data, up to offset {offset} of {id}");

@@ -59,6 +59,8 @@ struct State {
     is_bare: bool,
     /// It knows records and blocks.
     takes_records: bool,
+    /// It keeps elements of sorted sets that are entries.
+    takes_elements: bool,
     /// It has asked for a stream without records.
     asks_commands: bool,
     /// It counts among those that take commands only.
@@ -114,6 +116,7 @@ impl Feed {
             wanted: Wanted::Stream,
             is_bare: false,
             takes_records: false,
+            takes_elements: false,
             asks_commands: false,
             is_plain: false,
             seed: None,
@@ -155,12 +158,18 @@ impl Feed {
         state.takes_mark |= word.eq_ignore_ascii_case(b"eof");
         state.knows_ids |= word.eq_ignore_ascii_case(b"psync2");
         state.takes_records |= word.eq_ignore_ascii_case(records::CAPABILITY.as_bytes());
+        state.takes_elements |= word.eq_ignore_ascii_case(records::ELEMENTS.as_bytes());
         state.asks_commands |= word.eq_ignore_ascii_case(records::COMMANDS_ONLY.as_bytes());
     }
 
     /// It takes records and blocks.
     pub(crate) fn takes_records(&self) -> bool {
         self.state().takes_records
+    }
+
+    /// It keeps elements of sorted sets that are entries, so it may be sent some.
+    pub(crate) fn takes_elements(&self) -> bool {
+        self.state().takes_elements
     }
 
     /// What it gets from now on has to be commands.

@@ -9,7 +9,7 @@
 
 use super::blocks::{BlockWriter, Ranges};
 use super::feed::Gone;
-use super::records::CAPABILITY;
+use super::records::{CAPABILITY, FILE};
 use super::restate::Walking;
 use super::{Effects, Feed, Mask, Phase, Wanted, walk};
 use crate::budget::{Claim, out_of_memory};
@@ -207,8 +207,12 @@ fn send_file(service: &Service, feed: &Feed, moment: &Moment<'_>, claim: &Claim)
         mark.push_str(&format!("{:016x}", service.random()));
     }
     mark.truncate(40);
+    let has_records = feed.takes_records()
+        && feed.wanted() == Wanted::Stream
+        && service.replication.settings.has_records.load(Relaxed);
     let position = match feed.is_bare() {
         true => String::new(),
+        false if has_records => format!("+FULLRESYNC {id} {offset} {FILE}\r\n"),
         false => format!("+FULLRESYNC {id} {offset}\r\n"),
     };
     send(service, feed, format!("{position}$EOF:{mark}\r\n").as_bytes())?;

@@ -51,7 +51,7 @@ pub(crate) use self::feed::{Phase, Wanted};
 pub(crate) use self::full::{begin as begin_full, note_times};
 pub use self::link::{LinkState, LinkStatus};
 pub(crate) use self::primary::ACKNOWLEDGED;
-pub use self::records::{CAPABILITY, COMMANDS_ONLY};
+pub use self::records::{CAPABILITY, COMMANDS_ONLY, ELEMENTS, FILE};
 pub(crate) use self::stripes::{Held, Mask};
 
 use self::backlog::Backlog;

@@ -12,6 +12,10 @@ use silica_types::is_marked;
 pub(crate) const COMMAND: &[u8] = b"SILICA.ENTRIES";
 /// What a replica says that takes version 1 of records and of blocks.
 pub const CAPABILITY: &str = "silica1";
+/// What it says besides if its engine has an order, so that it keeps elements that are entries.
+pub const ELEMENTS: &str = "silica1-elements";
+/// What the primary says of all data as a file, behind which come records.
+pub const FILE: &str = "silica1-file";
 /// What it says besides if the stream is to have commands only.
 pub const COMMANDS_ONLY: &str = "silica1-commands";
 /// Bytes of entries after which a record is full.

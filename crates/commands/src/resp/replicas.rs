@@ -131,7 +131,9 @@ pub(crate) fn psync(cx: &mut Cx<'_>, args: Args<'_>) {
         replication.syncs[2].fetch_add(1, Relaxed);
     }
     let seed = service.random_seed();
-    let takes_blocks = takes_records && feed.wanted() == Wanted::Stream;
+    // One without an order would have to make pages of a large sorted set in one step.
+    let has_place = feed.takes_elements() || !service.keeps_elements();
+    let takes_blocks = takes_records && has_place && feed.wanted() == Wanted::Stream;
     if takes_blocks && feed.asks_summary(seed) {
         let digits: String = seed.0.iter().map(|byte| format!("{byte:02x}")).collect();
         return cx.reply.simple(&format!("SUMMARY {digits}"));

@@ -45,6 +45,9 @@ fn log_of(path: &Path) -> String {
     std::fs::read_to_string(path.with_extension("log")).unwrap_or_default()
 }
 
+/// What a replica with a durable engine in order can do.
+const IN_ORDER: [&str; 4] = ["eof", "psync2", "silica1", "silica1-elements"];
+
 /// A replica that is made by hand, and reads what its primary sends.
 struct Hand {
     read: BufReader<TcpStream>,
@@ -206,7 +209,7 @@ fn whoever_does_not_know_records_gets_commands() {
     assert_eq!(form(&mut one), "records");
     let full = |client: &mut Client| syncs(client).0.parse::<u64>().expect("a number");
     // One of each: what a replica that knows records is sent, and one that does not.
-    let mut own = Hand::connect(&first, &["eof", "psync2", "silica1"]);
+    let mut own = Hand::connect(&first, &IN_ORDER);
     let (line, _) = own.blocks();
     assert!(line.starts_with("+FULLRESYNC ") && line.ends_with(" silica1"), "{line}");
     own.is_online(&mut one, 2);
@@ -341,7 +344,7 @@ fn nothing_of_broken_blocks_or_records_is_seen() {
     let first = Server::start(&dir.join("first"), &["--loops", "2"]);
     let mut one = first.client();
     write(&mut one, &mut Prng::new(77), 600);
-    let (head, blocks) = Hand::connect(&first, &["eof", "psync2", "silica1"]).blocks();
+    let (head, blocks) = Hand::connect(&first, &IN_ORDER).blocks();
     let want = contents(&mut one);
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
