@@ -496,6 +496,7 @@ impl Executor {
             batch.clear();
             self.taken.clear();
             let mut bytes = 0;
+            let mut refused = Refused::default();
             for (input, output) in inputs.iter().zip(wave.outputs.iter()) {
                 let mut cursor = output.next;
                 while cursor < output.limit() {
@@ -509,7 +510,7 @@ impl Executor {
                     if bytes > 0 && bytes + size > bytes_max {
                         break;
                     }
-                    if self.refuse_write(write, args, &limits).is_none() {
+                    if refused.next(self.refuse_write(write, args, &limits)) {
                         bytes += size.max(1);
                         let before = batch.len();
                         (write.apply)(args, now_ms, &mut batch);
@@ -524,7 +525,7 @@ impl Executor {
                 self.batch = batch.recycled();
                 return wrote;
             }
-            wrote |= self.commit(wave, &batch, &limits, together);
+            wrote |= self.commit(wave, &batch, &refused, together);
         }
     }
 
@@ -541,7 +542,7 @@ impl Executor {
         &mut self,
         wave: &mut Wave<'_, '_>,
         batch: &WriteBatch<'_>,
-        limits: &Limits,
+        refused: &Refused,
         together: bool,
     ) -> bool {
         let told = self.told().filter(|_| wave.kind == WaveKind::Burst);
@@ -558,17 +559,18 @@ impl Executor {
         // If each request does one thing to one key, replicas are told the batch as it is.
         let is_told = is_noted && !together && self.note_batch(notes, batch);
         let is_noted = is_noted && !is_told;
+        let mut refused = refused.again();
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             for request in &input.requests[output.next..self.taken[index].max(output.next)] {
                 let Run::Write(write) = request.run else { continue };
                 let args = input.args(request);
-                let refused = self.refuse_write(write, args, limits);
+                let refused = refused();
                 if is_noted && refused.is_none() {
                     self.note_write(notes, input, (write, args), &mut missing);
                 }
                 output.acknowledge(request, self.synced(), |reply| {
-                    match refused.as_ref().or(failed.as_ref()) {
+                    match refused.or(failed.as_deref()) {
                         Some(text) => args.refuse(text, reply),
                         None => (write.reply)(args, reply),
                     }
@@ -584,7 +586,7 @@ impl Executor {
     fn updates(&mut self, wave: &mut Wave<'_, '_>) -> bool {
         let limits = wave.engine.descriptor().limits;
         let mut changes = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut refused) = (0, Refused::default());
         self.taken.clear();
         for (input, output) in wave.inputs.iter().zip(wave.outputs.iter()) {
             let mut cursor = output.next;
@@ -597,7 +599,7 @@ impl Executor {
                             && !self.is_refused(input, request) =>
                     {
                         let args = input.args(request).within(&self.claim);
-                        if modify.check(args, &limits).is_none() {
+                        if refused.next(modify.check(args, &limits)) {
                             bytes += args.from(1).map(<[u8]>::len).sum::<usize>();
                             let start = changes.len();
                             changes.extend(modify.keys(args).enumerate().map(|(nth, key)| {
@@ -628,21 +630,26 @@ impl Executor {
             Some(answers) => (answers, None),
             None => change(wave.engine, &changes, &burst_limits, &self.claim),
         };
-        self.answer_updates(wave, &answers, failed.as_deref());
+        self.answer_updates(wave, &answers, failed.as_deref(), &refused);
         held.iter().for_each(|_| self.tell_replicas(false));
         !changes.is_empty()
     }
 
     /// Answers the requests of a burst of updates, as far as it came.
-    fn answer_updates(&self, wave: &mut Wave<'_, '_>, answers: &Answers, failed: Option<&str>) {
+    fn answer_updates(
+        &self,
+        wave: &mut Wave<'_, '_>,
+        answers: &Answers,
+        failed: Option<&str>,
+        refused: &Refused,
+    ) {
         let Answers { list: answers, effects } = answers;
         let notes = self.notes(wave.kind == WaveKind::Transaction, wave.db);
-        let limits = wave.engine.descriptor().limits;
         if wave.kind == WaveKind::Burst && failed.is_none() {
             let dead = effects.iter().filter_map(|effect| effect.dead);
             dead.for_each(|dead| self.service.dead_pages.add(wave.db, dead));
         }
-        let mut first = 0;
+        let (mut first, mut refused) = (0, refused.again());
         for (index, input) in wave.inputs.iter().enumerate() {
             let output = &mut wave.outputs[index];
             let mut blocked = false;
@@ -654,7 +661,7 @@ impl Executor {
                     continue;
                 };
                 let args = input.args(request);
-                let refused = modify.check(args, &limits);
+                let refused = refused();
                 let keys = if refused.is_some() { 0 } else { modify.keys(args).len() };
                 let answers = answers.get(first..first + keys);
                 if notes.are_kept() && answers.is_some() {
@@ -667,11 +674,39 @@ impl Executor {
                     continue;
                 }
                 output.acknowledge(request, self.synced(), |reply| match (refused, answers) {
-                    (Some(text), _) => args.refuse(&text, reply),
+                    (Some(text), _) => args.refuse(text, reply),
                     (None, Some(answers)) => Answer::write_all(answers, args, reply),
                     (None, None) => args.refuse(failed.unwrap_or_default(), reply),
                 });
             }
+        }
+    }
+}
+
+/// Why requests that a wave has taken change nothing, by their places among those that it changes
+/// something for: each is looked at once, and few are refused.
+#[derive(Default)]
+struct Refused {
+    texts: Vec<(usize, String)>,
+    looked_at: usize,
+}
+
+impl Refused {
+    /// The next request; true if nothing is wrong with it.
+    fn next(&mut self, refused: Option<String>) -> bool {
+        let is_fine = refused.is_none();
+        self.texts.extend(refused.map(|text| (self.looked_at, text)));
+        self.looked_at += 1;
+        is_fine
+    }
+
+    /// What each of them was refused for, one after the other in the same order.
+    fn again<'r>(&'r self) -> impl FnMut() -> Option<&'r str> {
+        let (mut texts, mut place) = (self.texts.iter().peekable(), 0);
+        move || {
+            let found = texts.next_if(|(refused, _)| *refused == place);
+            place += 1;
+            found.map(|(_, text)| text.as_str())
         }
     }
 }
