@@ -102,6 +102,17 @@ fn request(random: &mut Prng) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// An answer without numbers that may be what is left of a time: some of it passes between the
+/// two servers.
+fn without_times(answer: &str) -> String {
+    let is_time = |word: &str| {
+        let number = word.trim_matches(['[', ']']).strip_prefix(':').map(str::parse::<i64>);
+        matches!(number, Some(Ok(40..=100 | 1_000_000_000..)))
+    };
+    let words = answer.split(' ').map(|word| if is_time(word) { "a time" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn events_are_those_of_redis() {
     let Some(redis) = Redis::start() else {
@@ -130,7 +141,8 @@ fn events_are_those_of_redis() {
                 // How a value is kept says Redis by what was done to it, we by what it is.
                 let is_kind = ["int", "raw", "embstr"].iter().any(|kind| answers[0].contains(kind));
                 if line != "FLUSHDB" && !is_kind && !answers[0].starts_with('-') {
-                    assert_eq!(answers[0], answers[1], "{line}");
+                    let [ours, theirs] = answers.each_ref().map(|answer| without_times(answer));
+                    assert_eq!(ours, theirs, "{line}");
                 }
                 if line == "FLUSHDB" {
                     clients.iter_mut().for_each(|client| drop(client.ask("SET s x")));

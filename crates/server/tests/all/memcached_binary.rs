@@ -1,7 +1,7 @@
 //! memcached's binary protocol over real sockets, beside memcached itself.
 
 use crate::support::memcached::{Memcached, Raw};
-use crate::support::{Client, Probe, config, start_with};
+use crate::support::{Client, Probe, config, script, start_with};
 use silica_base::{Prng, test_size};
 use silica_server::{Config, Server};
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ fn all_protocols_see_the_same_entries() {
             assert_eq!(String::from_utf8(got).unwrap(), want);
             let mut resp = Client::connect(&server);
             assert_eq!(resp.ask("GET k"), "'value'");
-            assert_eq!(resp.ask("TTL k"), ":100");
+            script(&mut resp, "TTL k -> :100");
             let stats = exchange(&mut binary, &packet(0x10, 0, b"", b"", b"")).0;
             assert!(stats.iter().any(|r| r.key == "version" && r.value == "1.6.18"));
             assert_eq!(stats.last().map(|r| (r.key.len(), r.value.len())), Some((0, 0)));
